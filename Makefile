@@ -1,0 +1,54 @@
+# make demo       set up and prune a small network on the embedded data
+# make test       set up and run lint, types and tests (under 10 minutes on two cores)
+# make test-slow  what takes longer
+# make format     let ruff rewrite the sources
+# make docs       build the documentation into site/
+# make clean      remove the environment and everything built
+#
+# The first run creates .venv and installs the exact versions of constraints.txt; later runs start at once.
+# Another interpreter: make demo PYTHON=python3.12
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SOURCES := pyproject.toml constraints.txt
+
+.PHONY: demo test test-slow format docs clean
+.DELETE_ON_ERROR:
+
+demo: $(VENV)/.core
+	$(BIN)/python examples/digits.py
+
+test: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -n 2
+
+test-slow: $(VENV)/.dev
+	$(BIN)/python -m pytest -m slow
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(VENV)/.docs
+	$(BIN)/zensical build --clean
+
+clean:
+	rm -rf $(VENV) site dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+# What is installed is recorded by a file in .venv. A set-up that broke off leaves .incomplete behind, and the
+# next one starts from an empty environment.
+
+$(VENV)/.core: $(SOURCES)
+	@PYTHON="$(PYTHON)" sh tools/install.sh $(VENV) .
+	@touch $@
+
+$(VENV)/.dev: $(SOURCES)
+	@PYTHON="$(PYTHON)" sh tools/install.sh $(VENV) '.[dev,tensorboard]'
+	@touch $@ $(VENV)/.core
+
+$(VENV)/.docs: $(SOURCES)
+	@PYTHON="$(PYTHON)" sh tools/install.sh $(VENV) '.[docs]'
+	@touch $@

@@ -1,0 +1,38 @@
+"""Activating-while-Pruning: prune a network with any method X, and wake its dead neurons up on the way.
+
+>>> import torch
+>>> import activeprune as ap
+>>> model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
+>>> masks = ap.Masks.dense(model)
+>>> n_x, n_ap = ap.Budget(p=0.20, q=0.02).split(masks.alive)
+>>> scores = ap.score("global_magnitude", model, masks)
+>>> masks = ap.prune_lowest(masks, scores, n_x)
+>>> masks.alive, masks.total
+(157, 192)
+"""
+
+from .core.activation import activate, rule
+from .core.budget import Budget
+from .core.errors import InputError
+from .core.masks import Masks
+from .core.methods import method
+from .core.pruning import Cut, cut, cut_solo, prune_by, prune_lowest, score
+from .core.randomness import stable_seed
+
+__version__ = "0.1.0.dev0"
+
+__all__ = [
+    "Budget",
+    "Cut",
+    "InputError",
+    "Masks",
+    "activate",
+    "cut",
+    "cut_solo",
+    "method",
+    "prune_by",
+    "prune_lowest",
+    "rule",
+    "score",
+    "stable_seed",
+]

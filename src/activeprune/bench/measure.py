@@ -1,0 +1,73 @@
+"""Time and memory of a piece of work."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import platform
+import re
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+
+def machine() -> str:
+    """The processor and what torch makes of it, to stand beside a number."""
+    cpuinfo = Path("/proc/cpuinfo")
+    models = re.findall(r"^model name\s*:\s*(.+)$", cpuinfo.read_text(), re.MULTILINE) if cpuinfo.exists() else []
+    processor = models[0] if models else platform.processor() or platform.machine()
+    return f"{processor}, {torch.get_num_threads()} threads, torch {torch.__version__}"
+
+
+def seconds(work: Callable[[], object], repeats: int, device: torch.device, before: Callable[[], object] | None = None) -> float:
+    """Median wall time of `work` after one unmeasured call; `before` runs ahead of each call and is not timed."""
+    times = []
+    for _ in range(repeats + 1):
+        if before:
+            before()
+        _settle(device)
+        begin = time.perf_counter()
+        work()
+        _settle(device)
+        times.append(time.perf_counter() - begin)
+    return statistics.median(times[1:])
+
+
+def peak_extra_bytes(work: Callable[[], object], device: torch.device) -> int | None:
+    """The most memory that `work` took beyond what was in use before it, its result included.
+
+    On the CPU this is the process's resident memory, which only Linux lets one reset; elsewhere None.
+    """
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        base = torch.cuda.memory_allocated(device)
+        result = work()
+        peak = torch.cuda.max_memory_allocated(device)
+        del result
+        return peak - base
+    reset = Path("/proc/self/clear_refs")
+    if not reset.exists():
+        return None
+    ctypes.CDLL(None).malloc_trim(0)  # give freed memory back, so that reusing it counts again
+    reset.write_text("5")
+    base = _resident("VmRSS")
+    result = work()
+    peak = _resident("VmHWM")
+    del result
+    return peak - base
+
+
+def _settle(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _resident(field: str) -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(field):
+            return int(line.split()[1]) * 1024
+    raise RuntimeError(f"{field} is not in /proc/self/status")

@@ -1,0 +1,146 @@
+"""AP's choice of weights whose removal wakes dead neurons up (the paper's Algorithm 1), and its parts.
+
+A rule is a function `(journey, count) -> chosen`: it chooses among the alive weights of the whole network and
+returns bool tensors by name, True = chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from .errors import InputError, listed
+from .masks import Masks
+from .prunable import widened
+from .randomness import generator
+from .registry import Registry, origin_of, summary_of
+from .select import lowest
+
+Tensors = Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Journey:
+    """The alive weights on their way from θ0, where a training started, to θ*, where it ended."""
+
+    alive: Tensors
+    trained: Tensors
+    start: Tensors
+    generator: torch.Generator
+
+    def movement(self) -> dict[str, Tensor]:
+        """|θ* - θ0|: small where the neuron was often dead."""
+        return {name: (self.trained[name] - self.start[name]).abs_() for name in self.alive}
+
+    def negative(self) -> dict[str, Tensor]:
+        """Alive and θ* < 0: without it, the neuron's pre-activation rises."""
+        return {name: (self.trained[name] < 0).logical_and_(alive) for name, alive in self.alive.items()}
+
+    def lottery(self) -> dict[str, Tensor]:
+        """A uniform random number for every weight."""
+        return {
+            name: torch.rand(alive.shape, generator=self.generator).to(alive.device)
+            for name, alive in self.alive.items()
+        }
+
+
+RuleFunction = Callable[[Journey, int], dict[str, Tensor]]
+Function = TypeVar("Function", bound=RuleFunction)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A named way to choose `count` weights."""
+
+    name: str
+    function: RuleFunction
+
+    @property
+    def summary(self) -> str:
+        """The first line of its documentation."""
+        return summary_of(self.function)
+
+
+RULES: Registry[Rule] = Registry("activation rule", "activeprune.rules", make=Rule)
+
+
+def rule(name: str) -> Callable[[Function], Function]:
+    """Registers an activation rule under `name`."""
+
+    def register(function: Function) -> Function:
+        RULES.add(name, Rule(name, function), origin_of(function))
+        return function
+
+    return register
+
+
+@rule("ap")
+def ap(journey: Journey, count: int) -> dict[str, Tensor]:
+    """Of the negative weights, those that moved least: Algorithm 1."""
+    return lowest(journey.movement(), journey.negative(), count, "movement")
+
+
+@rule("ap_first_q")
+def ap_first_q(journey: Journey, count: int) -> dict[str, Tensor]:
+    """Of all weights, the `count` that moved least; the negative ones among them go. Algorithm 1 read literally."""
+    least_moved = lowest(journey.movement(), journey.alive, count, "movement")
+    negative = journey.negative()
+    return {name: chosen & negative[name] for name, chosen in least_moved.items()}
+
+
+@rule("least_moved")
+def least_moved(journey: Journey, count: int) -> dict[str, Tensor]:
+    """Those that moved least, of any sign: AP without its second step."""
+    return lowest(journey.movement(), journey.alive, count, "movement")
+
+
+@rule("negative")
+def negative(journey: Journey, count: int) -> dict[str, Tensor]:
+    """Random negative weights: AP without its first step."""
+    return lowest(journey.lottery(), journey.negative(), count, "random numbers")
+
+
+@rule("random")
+def random(journey: Journey, count: int) -> dict[str, Tensor]:
+    """Random weights: AP without either step."""
+    return lowest(journey.lottery(), journey.alive, count, "random numbers")
+
+
+def activate(masks: Masks, trained: Tensors, start: Tensors, count: int, rule: str = "ap", seed: int = 0) -> Masks:
+    """`count` fewer alive, chosen by AP: of the negative weights of θ* (`trained`), those that moved least from θ0
+    (`start`). Both are state dicts. Movement is computed in float32 or wider.
+
+    Fewer than `count` go when the rule finds no more candidates.
+
+    >>> masks = Masks({"w": torch.ones(4, dtype=torch.bool)})
+    >>> trained = {"w": torch.tensor([-1.0, 0.5, -0.2, -0.3])}
+    >>> start = {"w": torch.tensor([-1.1, 0.5, 0.3, -0.9])}
+    >>> activate(masks, trained, start, 2)["w"]
+    tensor([False,  True, False,  True])
+    """
+    chosen_rule = RULES[rule]
+    if not 0 <= count <= masks.alive:
+        raise InputError(f"cannot prune {count} of {masks.alive} alive weights")
+    journey = Journey(masks, _weights(trained, masks, "trained"), _weights(start, masks, "start"), generator(seed))
+    return masks.without(chosen_rule.function(journey, count))
+
+
+def _weights(state: Tensors, masks: Masks, role: str) -> dict[str, Tensor]:
+    """The masked weights of a state dict, checked, in float32 or wider."""
+    if absent := [name for name in masks if name not in state]:
+        raise InputError(f"{role} state of another model: it has no {listed(absent)}")
+    weights = {}
+    for name, mask in masks.items():
+        weight = weights[name] = widened(state[name]).to(mask.device)
+        if weight.shape != mask.shape:
+            raise InputError(
+                f"{role} state of another model: {name!r} is {tuple(weight.shape)}, its mask {tuple(mask.shape)}"
+            )
+        # A finite sum shows that every value is finite, in one fast pass.
+        if not weight.sum().isfinite() and bool((~weight.isfinite() & mask).any()):
+            raise InputError(f"{role} weights of layer {name!r} are NaN or infinite")
+    return weights

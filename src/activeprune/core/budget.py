@@ -1,0 +1,55 @@
+"""How many weights a cycle removes, and how many of them AP picks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Decimal, InvalidOperation
+
+from .errors import InputError
+
+HALF = Decimal("0.5")
+
+
+@dataclass(frozen=True)
+class Budget:
+    """p: the share of the alive weights that a cycle removes; q: AP's part of that share. Fractions, q <= p.
+
+    With `a` weights alive, n = floor(p*a + 1/2) are removed, n_ap = floor(q*a) of them by AP and
+    n_x = n - n_ap by method X. p and q count as the decimals that were written, so 0.07 of 100 is 7:
+
+    >>> Budget(p=0.20, q=0.02).split(1000)
+    (180, 20)
+    >>> Budget(p=0.07).split(100)
+    (7, 0)
+    """
+
+    p: float
+    q: float = 0.0
+
+    def __post_init__(self) -> None:
+        p, q = _fraction("p", self.p), _fraction("q", self.q)
+        if q > p:
+            raise InputError(f"q = {self.q} is larger than p = {self.p}: AP's share q is a part of p")
+
+    def split(self, alive: int) -> tuple[int, int]:
+        """(n_x, n_ap) for `alive` weights; an error when the two would be nothing."""
+        removed = _floor(_fraction("p", self.p) * alive + HALF)
+        by_ap = _floor(_fraction("q", self.q) * alive)
+        if removed == 0:
+            raise InputError(f"nothing left to prune: p = {self.p} of {alive} alive weights is no weight")
+        return removed - by_ap, by_ap
+
+
+def _fraction(name: str, value: object) -> Decimal:
+    """The decimal that was written; a float's shortest form is what its author typed."""
+    try:
+        number = Decimal(str(value))
+    except InvalidOperation:
+        number = Decimal("NaN")
+    if isinstance(value, bool) or not number.is_finite() or not 0 <= number <= 1:
+        raise InputError(f"{name} = {value!r} is not a fraction between 0 and 1 (20 % is 0.20)")
+    return number
+
+
+def _floor(number: Decimal) -> int:
+    return int(number.to_integral_value(rounding=ROUND_FLOOR))

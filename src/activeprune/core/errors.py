@@ -1,0 +1,37 @@
+"""Errors for the person who made the mistake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class InputError(ValueError):
+    """Something that was passed in cannot be right; the message says what, where and what would be.
+
+    Nothing has been changed when it is raised.
+    """
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
+    """The error for a name that does not exist, with the nearest name that does.
+
+    >>> print(unknown("method", "lmap", ["lamp", "random"]))
+    unknown method 'lmap': did you mean 'lamp'? (known: lamp, random)
+    """
+    names = sorted(known)
+    near = get_close_matches(str(name), names, n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    listing = ", ".join(names) or "none"
+    return InputError(f"unknown {kind} {name!r}: {hint}(known: {listing})")
+
+
+def listed(names: Iterable[str], most: int = 3) -> str:
+    """A few of many names, for an error message.
+
+    >>> listed(["a", "b", "c", "d", "e"])
+    "'a', 'b', 'c' and 2 more"
+    """
+    every = list(names)
+    shown = ", ".join(repr(name) for name in every[:most])
+    return shown if len(every) <= most else f"{shown} and {len(every) - most} more"

@@ -1,0 +1,191 @@
+"""Which weights are alive."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from .errors import InputError, listed
+from .hold import Hold
+from .prunable import Patterns, prunable, standard_names, unwrapped
+
+FORMAT = "activeprune.masks/1"
+
+
+class Masks(Mapping[str, Tensor]):
+    """A bool tensor for every prunable weight, by parameter name; True = alive.
+
+    The order is that of `named_parameters`, and ties between equal scores follow it. Masks are values: no
+    function of this library changes one, each returns a new one. `left_out` names the prunable weights that
+    were left out on purpose; with it, masks can tell that a model is not the one they were made for.
+
+    >>> masks = Masks.dense(nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2)))
+    >>> masks
+    Masks(2 layers, 18 of 18 weights alive, density 1.0000)
+    >>> masks["2.weight"].shape, masks.total, masks.density
+    (torch.Size([2, 3]), 18, 1.0)
+    """
+
+    def __init__(self, tensors: Mapping[str, Tensor], left_out: Iterable[str] | None = None) -> None:
+        for name, mask in tensors.items():
+            if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
+                raise InputError(f"mask of {name!r} must be a bool tensor, got {getattr(mask, 'dtype', type(mask))}")
+        self._tensors = dict(tensors)
+        self._left_out = None if left_out is None else frozenset(left_out)
+        self._alive: int | None = None
+
+    @classmethod
+    def dense(cls, model: nn.Module, include: Patterns = None, exclude: Patterns = None) -> Masks:
+        """All weights alive. `include` and `exclude` choose layers by pattern, as in `prunable`."""
+        chosen = prunable(model, include, exclude)
+        left_out = set(standard_names(model)) - set(chosen)
+        return cls({name: torch.ones_like(weight, dtype=torch.bool) for name, weight in chosen.items()}, left_out)
+
+    # -- what they say
+
+    @property
+    def alive(self) -> int:
+        """The number of alive weights."""
+        if self._alive is None:
+            self._alive = sum(int(mask.count_nonzero()) for mask in self.values())
+        return self._alive
+
+    @property
+    def total(self) -> int:
+        """The number of prunable weights."""
+        return sum(mask.numel() for mask in self.values())
+
+    @property
+    def density(self) -> float:
+        """λ = alive / prunable, in [0, 1]."""
+        return self.alive / self.total
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._tensors[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tensors)
+
+    def __len__(self) -> int:
+        return len(self._tensors)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Masks):
+            return NotImplemented
+        return list(self) == list(other) and all(torch.equal(self[name], other[name]) for name in self)
+
+    __hash__ = None  # type: ignore[assignment]  # tensors have no stable hash
+
+    def __repr__(self) -> str:
+        return f"Masks({len(self)} layers, {self.alive:,} of {self.total:,} weights alive, density {self.density:.4f})"
+
+    # -- new masks from old ones
+
+    def without(self, chosen: Mapping[str, Tensor]) -> Masks:
+        """These masks less the positions where `chosen` is True."""
+        return self._like({name: mask & ~chosen[name] for name, mask in self.items()})
+
+    def without_(self, chosen: Mapping[str, Tensor]) -> Masks:
+        """The same in the memory of `chosen`, whose tensors become the new masks."""
+        return self._like({name: chosen[name].logical_not_().logical_and_(mask) for name, mask in self.items()})
+
+    def to(self, device: torch.device | str) -> Masks:
+        """The same masks on another device."""
+        return self._like({name: mask.to(device) for name, mask in self.items()})
+
+    def _like(self, tensors: Mapping[str, Tensor]) -> Masks:
+        return Masks(tensors, self._left_out)
+
+    # -- what they do to a model
+
+    def check(self, model: nn.Module) -> dict[str, nn.Parameter]:
+        """The weights these masks are for; an error if they belong to another model."""
+        parameters = dict(unwrapped(model).named_parameters(remove_duplicate=False))
+        kind = type(unwrapped(model)).__name__
+        if absent := [name for name in self if name not in parameters]:
+            raise InputError(f"masks of another model: {kind} has no weight {listed(absent)}")
+        for name, mask in self.items():
+            if mask.shape != parameters[name].shape:
+                raise InputError(
+                    f"masks of another model: {name!r} is {tuple(mask.shape)} in the masks "
+                    f"and {tuple(parameters[name].shape)} in {kind}"
+                )
+        if self._left_out is not None:
+            known = {*self, *self._left_out}
+            if unmasked := [name for name in standard_names(model) if name not in known]:
+                raise InputError(f"masks of another model: they have no mask for {listed(unmasked)} of {kind}")
+        return {name: parameters[name] for name in self}
+
+    @torch.no_grad()
+    def apply_(self, model: nn.Module) -> Masks:
+        """Sets every pruned weight of the model to exactly 0."""
+        for name, weight in self.check(model).items():
+            weight.masked_fill_(~self[name].to(weight.device), 0)
+        return self
+
+    def hold(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> Hold:
+        """Applies the masks and keeps every pruned weight at exactly 0 through all steps of the optimiser.
+
+        Gradients and momentum of pruned weights are cleared and stay 0, and weights loaded with
+        `load_state_dict` are masked again. No parameter is renamed and no module wrapped. To prune in the
+        middle of a training, call `hold` of the new masks with the same optimiser. `remove()` on the result
+        ends it; it also works in a `with` statement.
+        """
+        self.check(model)
+        return Hold(unwrapped(model), dict(self), optimizer)
+
+    # -- on disk
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes a safetensors file, one bit a weight; names, shapes and order are in its metadata."""
+        from safetensors.numpy import save_file
+
+        metadata = {
+            "format": FORMAT,
+            "shapes": json.dumps({name: list(mask.shape) for name, mask in self.items()}),
+            "left_out": json.dumps(None if self._left_out is None else sorted(self._left_out)),
+        }
+        bits = {name: np.packbits(mask.reshape(-1).cpu().numpy()) for name, mask in self.items()}
+        partial = Path(f"{os.fspath(path)}.partial")
+        try:
+            save_file(bits, partial, metadata=metadata)
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Masks:
+        """Reads what `save` wrote, onto the CPU."""
+        from safetensors import SafetensorError, safe_open
+
+        if not Path(path).is_file():
+            raise InputError(f"no such file: {os.fspath(path)}")
+        try:
+            with safe_open(path, framework="numpy") as file:
+                metadata = file.metadata() or {}
+                if metadata.get("format") != FORMAT:
+                    raise InputError(f"{os.fspath(path)} is not a masks file (no {FORMAT!r} in its metadata)")
+                shapes: dict[str, list[int]] = json.loads(metadata["shapes"])
+                tensors = {name: _unpacked(name, file.get_tensor(name), shape) for name, shape in shapes.items()}
+                return cls(tensors, left_out=json.loads(metadata["left_out"]))
+        except (SafetensorError, KeyError, ValueError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(f"{os.fspath(path)} is not a readable masks file: {error}") from error
+
+
+def _unpacked(name: str, bits: np.ndarray, shape: list[int]) -> Tensor:
+    """The mask behind packed bits; the file may be anybody's, so its shape is checked against them."""
+    if any(not isinstance(side, int) or side < 0 for side in shape):
+        raise ValueError(f"{name!r} has shape {shape}")
+    size = math.prod(shape)
+    if bits.dtype != np.uint8 or bits.shape != ((size + 7) // 8,):
+        raise ValueError(f"{name!r} is {bits.dtype} of shape {bits.shape}, not {size} bits")
+    return torch.from_numpy(np.unpackbits(bits, count=size).view(np.bool_).reshape(shape))

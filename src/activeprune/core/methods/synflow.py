@@ -1,0 +1,31 @@
+"""Synaptic flow."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.func import functional_call
+
+from ..batches import inputs_of
+from ..errors import InputError
+from ..evidence import Evidence, mode
+from . import method
+
+
+@method("synflow", chain="at_init", rounds=100)
+def synflow(evidence: Evidence) -> dict[str, Tensor]:
+    """|w · ∂R/∂w|, R the output of the network of absolute weights for an input of ones (Tanaka et al. 2020).
+
+    Only the shape of the first batch matters. In float64: products over many layers leave float32's range.
+    """
+    arguments, keywords = inputs_of(next(evidence.batches()))
+    if keywords or not isinstance(arguments[0], Tensor) or not arguments[0].is_floating_point():
+        raise InputError("synflow needs a network whose only input is a floating-point tensor")
+    everything = {**dict(evidence.model.named_parameters()), **dict(evidence.model.named_buffers())}
+    absolute = {n: t.detach().abs().double() for n, t in everything.items() if t.is_floating_point()}
+    leaves = {n: w.detach().abs().double().requires_grad_() for n, w in evidence.masked_weights().items()}
+    with torch.enable_grad(), mode(evidence.model):
+        ones = torch.ones_like(arguments[0][:1], dtype=torch.float64)
+        flow = functional_call(evidence.model, {**absolute, **leaves}, (ones,)).sum()
+    grads = torch.autograd.grad(flow, list(leaves.values()), allow_unused=True, materialize_grads=True)
+    return {n: (w.detach() * g).abs() for (n, w), g in zip(leaves.items(), grads, strict=True)}

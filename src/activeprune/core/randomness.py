@@ -1,0 +1,22 @@
+"""Every random choice is a function of (seed, purpose, index)."""
+
+from __future__ import annotations
+
+import hashlib
+
+import torch
+
+
+def stable_seed(seed: int, purpose: str, index: int = 0) -> int:
+    """A 63-bit seed that is the same in every process, on every machine, for ever.
+
+    >>> stable_seed(0, "method", 1)
+    5129524039197467062
+    """
+    digest = hashlib.sha256(f"{seed}/{purpose}/{index}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
+
+
+def generator(seed: int) -> torch.Generator:
+    """A CPU generator, so that CPU and GPU runs draw the same numbers."""
+    return torch.Generator(device="cpu").manual_seed(seed)

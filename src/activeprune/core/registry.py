@@ -1,0 +1,70 @@
+"""Functions found by name: methods, activation rules, and what later layers add."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Generic, TypeVar
+
+from .errors import InputError, unknown
+
+T = TypeVar("T")
+
+
+class Registry(Mapping[str, T], Generic[T]):
+    """A mapping from name to thing that names the nearest neighbour of a misspelt name.
+
+    An installed package may offer more through entry points of the group `group`: the module is imported when
+    one of its names is first asked for, and registers it by itself or is a function that `make(name, function)`
+    turns into the thing to keep.
+    """
+
+    def __init__(self, kind: str, group: str, make: Callable[[str, Callable[..., Any]], T]) -> None:
+        self.kind = kind
+        self.group = group
+        self._make = make
+        self._known: dict[str, T] = {}
+        self._origin: dict[str, str] = {}
+
+    def add(self, name: str, thing: T, origin: str) -> None:
+        """Registers `thing`. Only the same piece of source (`origin`) may register a name again."""
+        if not name or not isinstance(name, str):
+            raise InputError(f"a {self.kind} needs a name, got {name!r}")
+        if self._origin.get(name, origin) != origin:
+            raise InputError(f"{self.kind} {name!r} is taken by {self._origin[name]}: choose another name")
+        self._known[name] = thing
+        self._origin[name] = origin
+
+    def __getitem__(self, name: str) -> T:
+        if name not in self._known and name in (offered := self._offered()):
+            loaded = offered[name].load()
+            if name not in self._known:
+                if not callable(loaded):
+                    raise InputError(f"entry point {name!r} of {self.group} is no function but {loaded!r}")
+                self.add(name, self._make(name, loaded), origin=origin_of(loaded))
+        if name not in self._known:
+            raise unknown(self.kind, name, self)
+        return self._known[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._known or name in self._offered()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted({*self._known, *self._offered()}))
+
+    def __len__(self) -> int:
+        return len({*self._known, *self._offered()})
+
+    def _offered(self) -> dict[str, EntryPoint]:
+        return {point.name: point for point in entry_points(group=self.group)}
+
+
+def origin_of(function: Callable[..., Any]) -> str:
+    """Where a function was written: `package.module.name`."""
+    return f"{function.__module__}.{function.__qualname__}"
+
+
+def summary_of(function: Callable[..., Any]) -> str:
+    """The first line of a function's documentation."""
+    return (inspect.getdoc(function) or "").partition("\n")[0]

@@ -1,0 +1,19 @@
+"""Shared by all tests."""
+
+import os
+
+# Some CPUs announce bfloat16 instructions (AMX) that a virtual machine cannot run; oneDNN then dies with SIGILL.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE")
+
+import pytest
+import torch
+from hypothesis import settings
+
+settings.register_profile("default", deadline=None, derandomize=True, print_blob=True)
+settings.load_profile("default")
+torch.set_num_threads(1)  # two test processes on two cores, and tensors too small to share
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    torch.manual_seed(0)

@@ -1,0 +1,112 @@
+"""AP against a direct transcription of Algorithm 1, and its parts."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import activeprune as ap
+from activeprune.core.activation import RULES
+from tests.helpers import layers, positions
+
+
+@st.composite
+def journeys(draw: st.DrawFn) -> tuple:
+    """Trained and start weights with many ties in value and in movement, masks, and a count."""
+    trained, masks = draw(layers())
+    steps = st.sampled_from([0.0, 0.125, -0.125, 0.5, -0.5, 1.0])
+    start = {n: t + torch.tensor(draw(st.lists(steps, min_size=t.numel(), max_size=t.numel()))).view_as(t) for n, t in trained.items()}
+    return masks, trained, start, draw(st.integers(0, masks.alive))
+
+
+def algorithm_1(masks: ap.Masks, trained: dict, start: dict, count: int) -> set[tuple[str, int]]:
+    """Sort |θ* - θ0| ascending; walking along, prune the first `count` weights that are negative."""
+    entries = []
+    for layer, name in enumerate(masks):
+        for i in range(masks[name].numel()):
+            if masks[name].flatten()[i]:
+                now, then = float(trained[name].flatten()[i]), float(start[name].flatten()[i])
+                entries.append((abs(now - then), layer, i, name, now))
+    pruned: set[tuple[str, int]] = set()
+    for _, _, i, name, now in sorted(entries):
+        if len(pruned) < count and now < 0:
+            pruned.add((name, i))
+    return pruned
+
+
+@given(journeys())
+def test_ap_is_algorithm_1(journey: tuple) -> None:
+    masks, trained, start, count = journey
+    after = ap.activate(masks, trained, start, count)
+    assert positions(masks) - positions(after) == algorithm_1(masks, trained, start, count)
+    assert positions(after) <= positions(masks)
+
+
+@given(journeys())
+def test_the_other_reading_takes_the_negative_ones_among_the_first_q(journey: tuple) -> None:
+    masks, trained, start, count = journey
+    least = positions(masks) - positions(ap.activate(masks, trained, start, count, rule="least_moved"))
+    literal = positions(masks) - positions(ap.activate(masks, trained, start, count, rule="ap_first_q"))
+    assert len(least) == count
+    assert literal == {(name, i) for name, i in least if trained[name].flatten()[i] < 0}
+
+
+@given(journeys(), st.integers(0, 2**31))
+def test_each_rule_chooses_as_many_as_it_can_from_what_it_may(journey: tuple, seed: int) -> None:
+    masks, trained, start, count = journey
+    negative = {(n, i) for n, i in positions(masks) if trained[n].flatten()[i] < 0}
+    for rule, allowed in {"ap": negative, "negative": negative, "least_moved": positions(masks), "random": positions(masks)}.items():
+        after = ap.activate(masks, trained, start, count, rule=rule, seed=seed)
+        chosen = positions(masks) - positions(after)
+        assert chosen <= allowed
+        assert len(chosen) == min(count, len(allowed))
+        assert after == ap.activate(masks, trained, start, count, rule=rule, seed=seed)
+
+
+def test_the_rules_are_these_and_say_what_they_do() -> None:
+    assert set(RULES) == {"ap", "ap_first_q", "least_moved", "negative", "random"}
+    assert all(RULES[name].summary for name in RULES)
+
+
+def test_random_rules_follow_the_seed() -> None:
+    masks = ap.Masks({"w": torch.ones(200, dtype=torch.bool)})
+    trained = {"w": -torch.rand(200)}
+    one, two = (ap.activate(masks, trained, trained, 50, rule="negative", seed=seed) for seed in (1, 2))
+    assert one != two
+    assert ap.activate(masks, trained, trained, 50, rule="random", seed=1) == one  # all are negative: the same lottery
+
+
+def test_movement_is_computed_in_float32_when_states_are_narrower() -> None:
+    """In bfloat16 the first difference would round to 0 and win; in float32 it is the larger one."""
+    masks = ap.Masks({"w": torch.tensor([True, True])})
+    trained = {"w": torch.tensor([-256.0, -1.0], dtype=torch.bfloat16)}
+    start = {"w": torch.tensor([-257.0, -1.0 - 2**-7])}
+    assert start["w"].bfloat16()[0] == trained["w"][0]
+    assert ap.activate(masks, trained, start, 1)["w"].tolist() == [True, False]
+
+
+def test_zero_is_not_negative() -> None:
+    masks = ap.Masks({"w": torch.tensor([True, True, True])})
+    trained = {"w": torch.tensor([0.0, -0.0, -1e-30])}
+    assert ap.activate(masks, trained, {"w": torch.zeros(3)}, 3)["w"].tolist() == [True, True, False]
+
+
+def test_bad_states_are_errors_that_say_which() -> None:
+    masks = ap.Masks({"a.weight": torch.ones(3, dtype=torch.bool), "b.weight": torch.tensor([True, False])})
+    good = {"a.weight": torch.zeros(3), "b.weight": torch.zeros(2), "b.bias": torch.zeros(2)}
+    ap.activate(masks, good, good, 1)
+    with pytest.raises(ap.InputError, match=r"trained state of another model: it has no 'b.weight'"):
+        ap.activate(masks, {"a.weight": torch.zeros(3)}, good, 1)
+    with pytest.raises(ap.InputError, match=r"start state of another model: 'b.weight' is \(4,\), its mask \(2,\)"):
+        ap.activate(masks, good, good | {"b.weight": torch.zeros(4)}, 1)
+    for bad in (torch.nan, torch.inf):
+        for role in ("trained", "start"):
+            states = {"trained": good, "start": good} | {role: good | {"b.weight": torch.tensor([bad, 0.0])}}
+            with pytest.raises(ap.InputError, match=f"{role} weights of layer 'b.weight' are NaN or infinite"):
+                ap.activate(masks, **states, count=1)
+            harmless = states | {role: good | {"b.weight": torch.tensor([0.0, bad])}}  # at a pruned position
+            ap.activate(masks, **harmless, count=1)
+    with pytest.raises(ap.InputError, match="cannot prune 5 of 4 alive weights"):
+        ap.activate(masks, good, good, 5)
+    with pytest.raises(ap.InputError, match="cannot prune -1 of 4 alive weights"):
+        ap.activate(masks, good, good, -1)

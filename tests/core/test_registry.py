@@ -1,0 +1,106 @@
+"""Methods are found by name: built in, registered, or offered by another package."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import activeprune as ap
+from activeprune.core.methods import METHODS
+
+PAPER_METHODS = {
+    "fisher", "global_gradient", "global_magnitude", "imp", "lamp",
+    "layer_magnitude", "obd", "random", "snip", "synflow",
+}  # fmt: skip
+
+
+@pytest.fixture
+def _clean_registry() -> None:
+    known, origin = dict(METHODS._known), dict(METHODS._origin)
+    yield
+    METHODS._known, METHODS._origin = known, origin
+
+
+def test_every_method_is_there_and_says_what_it_does() -> None:
+    assert set(METHODS) >= PAPER_METHODS
+    assert all(METHODS[name].summary for name in METHODS)
+
+
+@pytest.mark.usefixtures("_clean_registry")
+def test_a_method_of_ones_own_takes_three_lines() -> None:
+    @ap.method("smallest_index_last")
+    def smallest_index_last(weight: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return torch.arange(weight.numel(), 0, -1.0).view_as(weight)
+
+    model = nn.Linear(3, 2)
+    masks = ap.prune_by("smallest_index_last", model, ap.Masks.dense(model), 2)
+    assert masks["weight"].flatten().tolist() == [True, True, True, True, False, False]
+    assert smallest_index_last(torch.zeros(2), torch.ones(2)).tolist() == [2, 1]  # still an ordinary function
+
+
+@pytest.mark.usefixtures("_clean_registry")
+def test_options_reach_the_method_and_unknown_ones_are_refused() -> None:
+    @ap.method("power")
+    def power(weight: torch.Tensor, exponent: float = 1.0) -> torch.Tensor:
+        return weight.abs() ** exponent
+
+    model = nn.Linear(2, 2)
+    masks = ap.Masks.dense(model)
+    assert torch.equal(ap.score("power", model, masks, exponent=2.0)["weight"], model.weight.detach() ** 2)
+    with pytest.raises(ap.InputError, match=r"option of method 'power' 'exponnet': did you mean 'exponent'"):
+        ap.score("power", model, masks, exponnet=2.0)
+
+
+@pytest.mark.usefixtures("_clean_registry")
+def test_a_name_belongs_to_who_registered_it_first() -> None:
+    with pytest.raises(ap.InputError, match=r"method 'lamp' is taken by activeprune\.core\.methods\.magnitude\.lamp"):
+        ap.method("lamp")(lambda weight: weight)
+    for _ in range(2):  # the cell of a notebook, run twice
+
+        @ap.method("mine")
+        def mine(weight: torch.Tensor) -> torch.Tensor:
+            return weight
+
+    assert "mine" in METHODS
+
+
+def test_a_method_that_asks_for_what_there_is_not_is_refused_at_once() -> None:
+    with pytest.raises(ap.InputError, match=r"method 'greedy' takes \(weight, activations\)"):
+        ap.method("greedy")(lambda weight, activations: weight)
+    with pytest.raises(ap.InputError, match="unknown scope 'everywhere'"):
+        ap.method("wide", scope="everywhere")(lambda weight: weight)
+    assert "greedy" not in METHODS
+    assert "wide" not in METHODS
+
+
+def test_a_misspelt_name_gets_its_neighbour() -> None:
+    model = nn.Linear(2, 2)
+    with pytest.raises(ap.InputError, match="unknown method 'golbal_magnitude': did you mean 'global_magnitude'"):
+        ap.score("golbal_magnitude", model, ap.Masks.dense(model))
+    with pytest.raises(ap.InputError, match="unknown activation rule 'pa'"):
+        state = model.state_dict()
+        ap.activate(ap.Masks.dense(model), state, state, 1, rule="pa")
+
+
+@pytest.mark.usefixtures("_clean_registry")
+def test_an_installed_package_offers_methods_by_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "guest_methods.py").write_text(
+        "def upside_down(weight, mask):\n    'Keeps the small ones.'\n    return -weight.abs()\nnumber = 3\n"
+    )
+    info = tmp_path / "guest-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: guest\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[activeprune.methods]\nupside_down = guest_methods:upside_down\nbroken = guest_methods:number\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "guest_methods", raising=False)
+    assert "upside_down" in METHODS
+    assert "guest_methods" not in sys.modules  # imported only when asked for
+    model = nn.Linear(4, 1)
+    assert torch.equal(ap.score("upside_down", model, ap.Masks.dense(model))["weight"], -model.weight.detach().abs())
+    assert METHODS["upside_down"].summary == "Keeps the small ones."
+    with pytest.raises(ap.InputError, match="entry point 'broken' of activeprune.methods is no function but 3"):
+        METHODS["broken"]

@@ -1,0 +1,89 @@
+"""The k lowest, exactly, whatever the type, the layout and the ties."""
+
+import math
+import struct
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import activeprune as ap
+from activeprune.core import select
+from activeprune.core.select import descending, lowest
+from tests.helpers import layers, positions, slow_lowest
+
+
+@given(layers(), st.integers(0, 40))
+def test_lowest_is_what_sorting_python_tuples_gives(drawn: tuple, count: int) -> None:
+    keys, among = drawn
+    assert positions(lowest(keys, among, count, "keys")) == slow_lowest(keys, among, count)
+
+
+@given(layers(tied=False), st.integers(0, 40), st.sampled_from([torch.float32, torch.float64]))
+def test_also_for_floats_without_ties_in_both_widths(drawn: tuple, count: int, dtype: torch.dtype) -> None:
+    keys, among = drawn
+    keys = {name: key.to(dtype) for name, key in keys.items()}
+    assert positions(lowest(keys, among, count, "keys")) == slow_lowest(keys, among, count)
+
+
+@given(layers(), st.integers(0, 40))
+def test_blocks_do_not_show(drawn: tuple, count: int) -> None:
+    keys, among = drawn
+    whole = positions(lowest(keys, among, count, "keys"))
+    size, select.CPU_BLOCK = select.CPU_BLOCK, 2
+    try:
+        assert positions(lowest(keys, among, count, "keys")) == whole
+    finally:
+        select.CPU_BLOCK = size
+
+
+def test_float64_keys_are_told_apart_where_float32_cannot() -> None:
+    keys = {"a": torch.tensor([1.0 + 1e-12, 1.0], dtype=torch.float64), "b": torch.tensor([1.0])}
+    among = {name: torch.ones_like(key, dtype=torch.bool) for name, key in keys.items()}
+    assert positions(lowest(keys, among, 2, "keys")) == {("a", 1), ("b", 0)}
+
+
+def test_neighbouring_floats_are_told_apart() -> None:
+    bits = [0x3F800000, 0x3F800001, 0x3F80FFFF, 0x3F810000, 0x00000001, 0x80000001, 0xBF800001, 0xBF800000]
+    values = [struct.unpack("<f", struct.pack("<I", b))[0] for b in bits]
+    keys = {"w": torch.tensor(values)}
+    among = {"w": torch.ones(len(values), dtype=torch.bool)}
+    for count in range(len(values) + 1):
+        assert positions(lowest(keys, among, count, "keys")) == slow_lowest(keys, among, count)
+
+
+def test_minus_zero_ties_with_zero() -> None:
+    keys = {"w": torch.tensor([0.0, -0.0, 0.0, -0.0])}
+    among = {"w": torch.ones(4, dtype=torch.bool)}
+    assert lowest(keys, among, 2, "keys")["w"].tolist() == [True, True, False, False]
+
+
+def test_layout_does_not_matter() -> None:
+    key = torch.randint(0, 5, (8, 4, 3, 3)).float()
+    among = {"w": torch.rand(key.shape) < 0.7}
+    plain = lowest({"w": key}, among, 100, "keys")["w"]
+    channels_last = lowest({"w": key.to(memory_format=torch.channels_last)}, among, 100, "keys")["w"]
+    mask_too = lowest({"w": key}, {"w": among["w"].to(memory_format=torch.channels_last)}, 100, "keys")["w"]
+    assert torch.equal(plain, channels_last)
+    assert torch.equal(plain, mask_too)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_non_finite_keys_are_an_error_that_names_the_layer(bad: float, dtype: torch.dtype) -> None:
+    keys = {"conv1.weight": torch.ones(4, dtype=dtype), "fc.weight": torch.tensor([1.0, bad, 2.0], dtype=dtype)}
+    among = {name: torch.ones_like(key, dtype=torch.bool) for name, key in keys.items()}
+    with pytest.raises(ap.InputError, match=r"scores of layer 'fc.weight': 1 of them are NaN or infinite"):
+        lowest(keys, among, 1, "scores")
+    among["fc.weight"][1] = False
+    assert positions(lowest(keys, among, 1, "scores")) == {("conv1.weight", 0)}
+
+
+@given(st.lists(st.sampled_from([0.0, 0.25, 1.0, 3.5, 1e-30, 1e30]), min_size=1, max_size=40))
+def test_descending_keeps_the_order_of_equal_keys(values: list[float]) -> None:
+    for dtype in (torch.float32, torch.float64):
+        keys = torch.tensor(values, dtype=dtype)
+        sorted_keys, indices = descending(keys)
+        assert indices.tolist() == sorted(range(len(values)), key=lambda i: (-float(keys[i]), i))
+        assert torch.equal(sorted_keys, keys[indices])

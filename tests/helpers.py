@@ -1,0 +1,82 @@
+"""Small networks, random layers with many ties, and slow, obvious versions of what the library does fast."""
+
+from __future__ import annotations
+
+import torch
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+import activeprune as ap
+
+
+class SmallNet(nn.Module):
+    """Convolutions with batch-norm, a linear layer, and something of everything that must never be pruned."""
+
+    def __init__(self, classes: int = 3) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(2, 4, 3, padding=1)
+        self.bn1 = nn.BatchNorm2d(4)
+        self.conv2 = nn.Conv2d(4, 6, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(6)
+        self.dropout = nn.Dropout(0.5)
+        self.fc = nn.Linear(6, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.bn1(self.conv1(x)).relu()
+        x = self.bn2(self.conv2(x)).relu()
+        return self.fc(self.dropout(x.mean((2, 3))))
+
+
+def small_batches(count: int = 3, size: int = 5, classes: int = 3) -> list[tuple[Tensor, Tensor]]:
+    draw = torch.Generator().manual_seed(7)
+    return [
+        (torch.randn(size, 2, 6, 6, generator=draw), torch.randint(0, classes, (size,), generator=draw))
+        for _ in range(count)
+    ]
+
+
+def random_masks(model: nn.Module, alive: float = 0.6, seed: int = 0) -> ap.Masks:
+    draw = torch.Generator().manual_seed(seed)
+    return ap.Masks({name: torch.rand(mask.shape, generator=draw) < alive for name, mask in ap.Masks.dense(model).items()})
+
+
+def snapshot(model: nn.Module) -> dict[str, Tensor]:
+    return {name: tensor.clone() for name, tensor in model.state_dict().items()}
+
+
+def same_state(model: nn.Module, before: dict[str, Tensor]) -> bool:
+    return all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+
+
+def slow_lowest(keys: dict[str, Tensor], among: dict[str, Tensor], count: int) -> set[tuple[str, int]]:
+    """The (layer, flat index) of the lowest keys, by sorting Python tuples: ties by layer, then by index."""
+    ranked = [
+        (float(keys[name].flatten()[i]), layer, i, name)
+        for layer, name in enumerate(among)
+        for i in range(among[name].numel())
+        if bool(among[name].flatten()[i])
+    ]
+    return {(name, i) for _, _, i, name in sorted(ranked)[:count]}
+
+
+def positions(masks: dict[str, Tensor] | ap.Masks) -> set[tuple[str, int]]:
+    """Where bool tensors are True."""
+    return {(name, int(i)) for name, mask in masks.items() for i in mask.flatten().nonzero()}
+
+
+SHAPES = [(3,), (2, 3), (4, 2), (2, 2, 1, 2), (1, 5), (7,)]
+
+
+@st.composite
+def layers(draw: st.DrawFn, tied: bool = True) -> tuple[dict[str, Tensor], ap.Masks]:
+    """Tensors by name (few different values, so many ties), and masks of them with at least one weight alive."""
+    values = st.sampled_from([-1.5, -0.5, -0.25, -0.0, 0.0, 0.25, 0.5, 2.0]) if tied else st.floats(-100, 100, width=32)
+    tensors, masks = {}, {}
+    for index in range(draw(st.integers(1, 4))):
+        shape = draw(st.sampled_from(SHAPES))
+        size = int(torch.Size(shape).numel())
+        tensors[f"layer{index}.weight"] = torch.tensor(draw(st.lists(values, min_size=size, max_size=size))).view(shape)
+        masks[f"layer{index}.weight"] = torch.tensor(draw(st.lists(st.booleans(), min_size=size, max_size=size))).view(shape)
+    first = next(iter(masks))
+    masks[first].view(-1)[0] = True
+    return tensors, ap.Masks(masks)
