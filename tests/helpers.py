@@ -37,7 +37,9 @@ def small_batches(count: int = 3, size: int = 5, classes: int = 3) -> list[tuple
 
 def random_masks(model: nn.Module, alive: float = 0.6, seed: int = 0) -> ap.Masks:
     draw = torch.Generator().manual_seed(seed)
-    return ap.Masks({name: torch.rand(mask.shape, generator=draw) < alive for name, mask in ap.Masks.dense(model).items()})
+    return ap.Masks(
+        {name: torch.rand(mask.shape, generator=draw) < alive for name, mask in ap.Masks.dense(model).items()}
+    )
 
 
 def snapshot(model: nn.Module) -> dict[str, Tensor]:
@@ -76,7 +78,9 @@ def layers(draw: st.DrawFn, tied: bool = True) -> tuple[dict[str, Tensor], ap.Ma
         shape = draw(st.sampled_from(SHAPES))
         size = int(torch.Size(shape).numel())
         tensors[f"layer{index}.weight"] = torch.tensor(draw(st.lists(values, min_size=size, max_size=size))).view(shape)
-        masks[f"layer{index}.weight"] = torch.tensor(draw(st.lists(st.booleans(), min_size=size, max_size=size))).view(shape)
+        masks[f"layer{index}.weight"] = torch.tensor(draw(st.lists(st.booleans(), min_size=size, max_size=size))).view(
+            shape
+        )
     first = next(iter(masks))
     masks[first].view(-1)[0] = True
     return tensors, ap.Masks(masks)

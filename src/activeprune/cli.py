@@ -34,6 +34,10 @@ app = typer.Typer(
 bench = typer.Typer(help="Measure speed and memory, as ratios within one run.", rich_markup_mode=None)
 app.add_typer(bench, name="bench")
 
+USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[2]  # click's ClickException, wherever typer keeps click
+LOG_WIDTH = 120  # columns of a table that goes to a file or a pipe
+MISTAKES = (InputError, USAGE_ERROR)
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
 
@@ -102,13 +106,16 @@ def bench_prune_(
             "weights": f"{row.weights:,}",
             "step": row.step,
             "seconds": f"{row.seconds:.3f}",
-            "× faster than torch": f"{row.times_faster_than_torch:.1f}",
-            "× cost of magnitude": "" if row.times_global_magnitude is None else f"{row.times_global_magnitude:.1f}",
-            "extra memory / weights": "not measured" if row.extra_memory is None else f"{row.extra_memory:.2f}",
+            "× faster": f"{row.times_faster_than_torch:.1f}",
+            "× magnitude": "" if row.times_global_magnitude is None else f"{row.times_global_magnitude:.1f}",
+            "memory": "not measured" if row.extra_memory is None else f"{row.extra_memory:.2f}",
         }
         for row in rows
     ]
     _print_table(shown, title=f"one pruning step ({machine()})")
+    print(
+        "× faster: than torch.nn.utils.prune; × magnitude: cost against global_magnitude; memory: peak extra / weights"
+    )
 
 
 @app.command(epilog="Example:  activeprune doctor")
@@ -133,18 +140,18 @@ def doctor(as_json: AsJson = False) -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command line; returns its exit code: 0 done, 1 failed, 2 bad input, 130 interrupted."""
     given = _common_first(sys.argv[1:] if arguments is None else arguments)
-    usage_error = typer.BadParameter.__mro__[2]  # click's ClickException, wherever typer keeps click
     try:
         code = app(given, prog_name="activeprune", standalone_mode=False)
-        return code if isinstance(code, int) else 0
     except (KeyboardInterrupt, typer.Abort):
-        return _fail("interrupted", 130)
-    except usage_error as error:
-        return _fail(f"{error.format_message()} (see --help)", 2)  # type: ignore[attr-defined]
-    except InputError as error:
+        code = 130
+    except MISTAKES as error:
         if "--debug" in given:
             traceback.print_exc()
-        return _fail(str(error), 2)
+        explained = f"{error.format_message()} (see --help)" if hasattr(error, "format_message") else str(error)
+        return _fail(explained, 2)
+    if code == 130:  # some versions of typer turn an interrupt into this code themselves
+        return _fail("interrupted", 130)
+    return code if isinstance(code, int) else 0
 
 
 def _common_first(arguments: list[str]) -> list[str]:
@@ -211,4 +218,4 @@ def _print_table(rows: Iterable[dict[str, str]], title: str | None = None) -> No
         table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*row.values())
-    Console(markup=False).print(table)
+    Console(markup=False, width=None if sys.stdout.isatty() else LOG_WIDTH).print(table)

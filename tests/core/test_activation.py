@@ -15,7 +15,10 @@ def journeys(draw: st.DrawFn) -> tuple:
     """Trained and start weights with many ties in value and in movement, masks, and a count."""
     trained, masks = draw(layers())
     steps = st.sampled_from([0.0, 0.125, -0.125, 0.5, -0.5, 1.0])
-    start = {n: t + torch.tensor(draw(st.lists(steps, min_size=t.numel(), max_size=t.numel()))).view_as(t) for n, t in trained.items()}
+    start = {
+        n: t + torch.tensor(draw(st.lists(steps, min_size=t.numel(), max_size=t.numel()))).view_as(t)
+        for n, t in trained.items()
+    }
     return masks, trained, start, draw(st.integers(0, masks.alive))
 
 
@@ -55,7 +58,12 @@ def test_the_other_reading_takes_the_negative_ones_among_the_first_q(journey: tu
 def test_each_rule_chooses_as_many_as_it_can_from_what_it_may(journey: tuple, seed: int) -> None:
     masks, trained, start, count = journey
     negative = {(n, i) for n, i in positions(masks) if trained[n].flatten()[i] < 0}
-    for rule, allowed in {"ap": negative, "negative": negative, "least_moved": positions(masks), "random": positions(masks)}.items():
+    for rule, allowed in {
+        "ap": negative,
+        "negative": negative,
+        "least_moved": positions(masks),
+        "random": positions(masks),
+    }.items():
         after = ap.activate(masks, trained, start, count, rule=rule, seed=seed)
         chosen = positions(masks) - positions(after)
         assert chosen <= allowed

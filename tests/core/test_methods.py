@@ -35,13 +35,17 @@ def mean(of: list[dict[str, Tensor]]) -> dict[str, Tensor]:
     return {name: torch.stack([one[name] for one in of]).mean(0) for name in of[0]}
 
 
-def assert_alive_close(scores: dict[str, Tensor], expected: dict[str, Tensor], masks: ap.Masks, rtol: float = 1e-5) -> None:
+def assert_alive_close(
+    scores: dict[str, Tensor], expected: dict[str, Tensor], masks: ap.Masks, rtol: float = 1e-5
+) -> None:
     assert list(scores) == list(masks)
     for name, mask in masks.items():
         torch.testing.assert_close(scores[name][mask].float(), expected[name][mask].float(), rtol=rtol, atol=1e-9)
 
 
-@pytest.mark.parametrize(("method", "scope"), [("global_magnitude", "global"), ("layer_magnitude", "layer"), ("imp", "global")])
+@pytest.mark.parametrize(
+    ("method", "scope"), [("global_magnitude", "global"), ("layer_magnitude", "layer"), ("imp", "global")]
+)
 def test_magnitude_methods_are_absolute_values(method: str, scope: str) -> None:
     model = SmallNet()
     scores = ap.score(method, model, ap.Masks.dense(model))
@@ -65,7 +69,9 @@ def test_lamp_is_the_share_of_the_weights_at_or_above_in_order_of_square_then_in
     tensors, masks = drawn
     for name, weight in tensors.items():
         expected = slow_lamp(weight, masks[name])
-        torch.testing.assert_close(lamp(weight, masks[name])[masks[name]].double(), expected[masks[name]], rtol=1e-6, atol=0)
+        torch.testing.assert_close(
+            lamp(weight, masks[name])[masks[name]].double(), expected[masks[name]], rtol=1e-6, atol=0
+        )
 
 
 @given(layers(tied=False))

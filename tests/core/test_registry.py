@@ -79,8 +79,8 @@ def test_a_misspelt_name_gets_its_neighbour() -> None:
     model = nn.Linear(2, 2)
     with pytest.raises(ap.InputError, match="unknown method 'golbal_magnitude': did you mean 'global_magnitude'"):
         ap.score("golbal_magnitude", model, ap.Masks.dense(model))
+    state = model.state_dict()
     with pytest.raises(ap.InputError, match="unknown activation rule 'pa'"):
-        state = model.state_dict()
         ap.activate(ap.Masks.dense(model), state, state, 1, rule="pa")
 
 
@@ -102,5 +102,5 @@ def test_an_installed_package_offers_methods_by_entry_point(tmp_path: Path, monk
     model = nn.Linear(4, 1)
     assert torch.equal(ap.score("upside_down", model, ap.Masks.dense(model))["weight"], -model.weight.detach().abs())
     assert METHODS["upside_down"].summary == "Keeps the small ones."
-    with pytest.raises(ap.InputError, match="entry point 'broken' of activeprune.methods is no function but 3"):
+    with pytest.raises(ap.InputError, match=r"entry point 'broken' of activeprune.methods is no function but 3"):
         METHODS["broken"]

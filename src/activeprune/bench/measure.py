@@ -22,7 +22,9 @@ def machine() -> str:
     return f"{processor}, {torch.get_num_threads()} threads, torch {torch.__version__}"
 
 
-def seconds(work: Callable[[], object], repeats: int, device: torch.device, before: Callable[[], object] | None = None) -> float:
+def seconds(
+    work: Callable[[], object], repeats: int, device: torch.device, before: Callable[[], object] | None = None
+) -> float:
     """Median wall time of `work` after one unmeasured call; `before` runs ahead of each call and is not timed."""
     times = []
     for _ in range(repeats + 1):

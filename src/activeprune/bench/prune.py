@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.utils import prune
 
+from ..core.activation import activate
 from ..core.errors import unknown
 from ..core.masks import Masks
-from ..core.activation import activate
 from ..core.pruning import prune_lowest, score
 from .measure import peak_extra_bytes, seconds
 
@@ -39,7 +40,7 @@ class Row:
 def vgg19_layers() -> list[nn.Module]:
     """The layers of VGG-19 for CIFAR: 20 million weights."""
     widths = [3, 64, 64, 128, 128, *[256] * 4, *[512] * 8]
-    convolutions = [nn.Conv2d(a, b, 3, bias=False) for a, b in zip(widths, widths[1:], strict=False)]
+    convolutions = [nn.Conv2d(a, b, 3, bias=False) for a, b in pairwise(widths)]
     return [*convolutions, nn.Linear(512, 10)]
 
 

@@ -28,7 +28,9 @@ def inputs_of(batch: Batch) -> tuple[tuple[Any, ...], dict[str, Any]]:
         return (), dict(batch)
     if isinstance(batch, (tuple, list)) and len(batch) == 2:
         return (batch[0],), {}
-    raise InputError(f"a batch is a tensor, a pair (input, target) or a dict of model arguments, got {_described(batch)}")
+    raise InputError(
+        f"a batch is a tensor, a pair (input, target) or a dict of model arguments, got {_described(batch)}"
+    )
 
 
 def loss_of(model: nn.Module, tensors: Mapping[str, Tensor], batch: Batch, loss_fn: LossFn | None) -> Tensor:
@@ -55,11 +57,11 @@ def loss_of(model: nn.Module, tensors: Mapping[str, Tensor], batch: Batch, loss_
 def samples_of(batch: Batch) -> list[Batch]:
     """The batch as batches of one sample each."""
     if isinstance(batch, Tensor):
-        return list(batch.split(1))
+        return list(torch.split(batch, 1))
     if isinstance(batch, Mapping):
         size = max(len(value) for value in batch.values() if isinstance(value, Tensor))
         return [{k: v[i : i + 1] if isinstance(v, Tensor) else v for k, v in batch.items()} for i in range(size)]
-    return [(x, y) for x, y in zip(batch[0].split(1), batch[1].split(1), strict=True)]
+    return [(x, y) for x, y in zip(torch.split(batch[0], 1), torch.split(batch[1], 1), strict=True)]
 
 
 def _described(thing: object) -> str:

@@ -138,7 +138,9 @@ class Evidence:
         return (drawn.to(like.device).to(like.dtype) * 2).sub_(1)
 
 
-def _grad(of: Tensor, leaves: Mapping[str, Tensor], create_graph: bool = False, retain_graph: bool = False) -> dict[str, Tensor]:
+def _grad(
+    of: Tensor, leaves: Mapping[str, Tensor], create_graph: bool = False, retain_graph: bool = False
+) -> dict[str, Tensor]:
     """Derivatives by name; a weight that the loss does not depend on has derivative 0."""
     grads = torch.autograd.grad(
         of,

@@ -32,10 +32,12 @@ class Hold:
             optimizer.register_load_state_dict_post_hook(lambda *_: self._clear_momentum()),
         ]
         for layer, fill in self._fills.items():
-            handles.append(self._layers[layer].register_load_state_dict_post_hook(fill))
+            on_load: Any = self._layers[layer].register_load_state_dict_post_hook
+            handles.append(on_load(fill))
             for attribute, weight in fill.weights(self._layers[layer]):
+                on_gradient: Any = weight.register_post_accumulate_grad_hook
                 if weight.requires_grad:
-                    handles.append(weight.register_post_accumulate_grad_hook(_GradientFill(fill, attribute)))
+                    handles.append(on_gradient(_GradientFill(fill, attribute)))
         self._handles = handles
         self._apply()
         self._clear_momentum()
@@ -49,7 +51,9 @@ class Hold:
     def __enter__(self) -> Hold:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.remove()
 
     def _apply(self) -> None:

@@ -62,6 +62,7 @@ class Method:
         return {p.name: p.default for p in self._parameters() if p.default is not p.empty}
 
     def __call__(self, evidence: Evidence, **options: Any) -> dict[str, Tensor]:
+        """Scores by name."""
         for option in options:
             if option not in self.options:
                 raise unknown(f"option of method {self.name!r}", option, self.options)

@@ -1,0 +1,240 @@
+"""One cycle, exactly: laws of X and AP together, over many cycles."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch.nn.utils import prune
+
+import activeprune as ap
+from activeprune.core.pruning import layer_quotas
+from tests.core.test_activation import algorithm_1, journeys
+from tests.helpers import SmallNet, layers, positions, random_masks, slow_lowest, small_batches
+
+BIG = 270_896  # ResNet-20's prunable weights
+
+
+# -- X alone
+
+
+@given(layers(), st.data())
+def test_exactly_count_fewer_the_lowest_ones_and_the_old_masks_untouched(drawn: tuple, data: st.DataObject) -> None:
+    scores, masks = drawn
+    count = data.draw(st.integers(0, masks.alive))
+    before = positions(masks)
+    after = ap.prune_lowest(masks, scores, count)
+    assert positions(masks) == before
+    assert before - positions(after) == slow_lowest(scores, masks, count)
+    assert positions(after) <= before
+    assert after.alive == masks.alive - count
+
+
+@given(layers(), st.data())
+def test_two_prunings_are_one_of_the_sum(drawn: tuple, data: st.DataObject) -> None:
+    scores, masks = drawn
+    first = data.draw(st.integers(0, masks.alive))
+    second = data.draw(st.integers(0, masks.alive - first))
+    assert ap.prune_lowest(ap.prune_lowest(masks, scores, first), scores, second) == ap.prune_lowest(
+        masks, scores, first + second
+    )
+
+
+@given(layers(), st.data())
+def test_scores_may_come_in_any_order_and_at_pruned_positions_be_anything(drawn: tuple, data: st.DataObject) -> None:
+    scores, masks = drawn
+    count = data.draw(st.integers(0, masks.alive))
+    shuffled = {name: scores[name].clone() for name in data.draw(st.permutations(list(scores)))}
+    for name, mask in masks.items():
+        shuffled[name][~mask] = torch.nan
+    assert ap.prune_lowest(masks, shuffled, count) == ap.prune_lowest(masks, scores, count)
+
+
+@given(layers(), st.data())
+def test_only_the_order_of_scores_matters(drawn: tuple, data: st.DataObject) -> None:
+    scores, masks = drawn
+    count = data.draw(st.integers(0, masks.alive))
+    stretched = {name: score.double() * 3 + 10 for name, score in scores.items()}
+    assert ap.prune_lowest(masks, stretched, count) == ap.prune_lowest(masks, scores, count)
+
+
+def test_global_magnitude_agrees_with_torch_where_there_are_no_ties() -> None:
+    ours, theirs = SmallNet(), SmallNet()
+    theirs.load_state_dict(ours.state_dict())
+    masks = ap.Masks.dense(ours)
+    for amount in (17, 60, 33):
+        masks = ap.prune_by("global_magnitude", ours, masks, amount)
+        layers_of_theirs = [(theirs.conv1, "weight"), (theirs.conv2, "weight"), (theirs.fc, "weight")]
+        prune.global_unstructured(layers_of_theirs, prune.L1Unstructured, amount=amount)
+        for name, mask in masks.items():
+            module = theirs.get_submodule(name.removesuffix(".weight"))
+            assert torch.equal(mask, module.weight_mask.bool())
+
+
+# -- the same fraction in every layer
+
+
+@pytest.mark.parametrize(
+    ("alive", "count", "expected"),
+    [
+        ([10, 10, 10], 6, [2, 2, 2]),
+        ([10, 20, 30], 12, [2, 4, 6]),
+        ([7, 7, 7], 7, [3, 2, 2]),  # 2⅓ each: the one left over goes to the first layer
+        ([5, 3, 2], 4, [2, 1, 1]),  # 2.0, 1.2, 0.8: the largest remainder is the last layer's
+        ([3, 3, 4], 5, [2, 1, 2]),  # 1.5, 1.5, 2.0: a tie, to the earlier layer
+        ([1, 1, 98], 50, [1, 0, 49]),  # 0.5, 0.5, 49
+        ([4, 0, 4], 3, [2, 0, 1]),  # an empty layer gives nothing
+        ([2, 3], 5, [2, 3]),
+        ([2, 3], 0, [0, 0]),
+    ],
+)
+def test_layer_quotas_by_hand(alive: list[int], count: int, expected: list[int]) -> None:
+    quotas = layer_quotas({f"layer{i}": a for i, a in enumerate(alive)}, count)
+    assert list(quotas.values()) == expected
+
+
+@given(st.lists(st.integers(0, 50), min_size=1, max_size=6), st.data())
+def test_layer_quotas_add_up_and_are_the_exact_share_rounded(alive: list[int], data: st.DataObject) -> None:
+    total = sum(alive)
+    count = data.draw(st.integers(0, total))
+    quotas = list(layer_quotas({str(i): a for i, a in enumerate(alive)}, count).values())
+    assert sum(quotas) == count
+    assert all(0 <= quota <= a for quota, a in zip(quotas, alive, strict=True))
+    assert all(abs(quota * total - count * a) < total for quota, a in zip(quotas, alive, strict=True) if total)
+
+
+@given(layers(), st.data())
+def test_scope_layer_takes_the_lowest_of_each_layers_quota(drawn: tuple, data: st.DataObject) -> None:
+    scores, masks = drawn
+    count = data.draw(st.integers(0, masks.alive))
+    after = ap.prune_lowest(masks, scores, count, scope="layer")
+    quotas = layer_quotas({name: int(mask.sum()) for name, mask in masks.items()}, count)
+    expected: set[tuple[str, int]] = set()
+    for name, quota in quotas.items():
+        expected |= slow_lowest(scores, {name: masks[name]}, quota)
+    assert positions(masks) - positions(after) == expected
+
+
+def test_layer_magnitude_keeps_the_same_fraction_everywhere() -> None:
+    model = nn.Sequential(nn.Linear(10, 10), nn.Linear(10, 20), nn.Linear(20, 5))
+    model[1].weight.data *= 100  # a global comparison would spare this layer
+    masks = ap.prune_by("layer_magnitude", model, ap.Masks.dense(model), 80)
+    assert [int(mask.sum()) for mask in masks.values()] == [80, 160, 80]
+
+
+# -- X and AP together
+
+
+@given(journeys(), st.sampled_from([(0.5, 0.25), (0.3, 0.3), (0.2, 0.02), (1.0, 0.5), (0.6, 0.0)]))
+def test_x_goes_first_ap_second_and_x_fills_what_ap_cannot_find(journey: tuple, rates: tuple[float, float]) -> None:
+    masks, trained, start, _ = journey
+    budget = ap.Budget(*rates)
+    try:
+        n_x, n_ap = budget.split(masks.alive)
+    except ap.InputError:
+        return
+    scores = {name: weight.abs() for name, weight in trained.items()}
+    cut = ap.cut(masks, scores, budget, trained, start)
+    by_x = slow_lowest(scores, masks, n_x)
+    after_x = ap.prune_lowest(masks, scores, n_x)
+    by_ap = algorithm_1(after_x, trained, start, n_ap)
+    after_ap = ap.activate(after_x, trained, start, n_ap)
+    rest = slow_lowest(scores, after_ap, n_ap - len(by_ap))
+    assert not by_x & by_ap
+    assert positions(masks) - positions(cut.masks) == by_x | by_ap | rest
+    assert (cut.by_method, cut.by_rule, cut.shortfall) == (n_x + len(rest), len(by_ap), len(rest))
+    assert masks.alive - cut.masks.alive == n_x + n_ap
+
+
+@given(journeys())
+def test_solo_goes_on_with_the_least_moved_others_when_negative_weights_run_out(journey: tuple) -> None:
+    masks, trained, start, _ = journey
+    budget = ap.Budget(p=0.8, q=0.1)
+    try:
+        count = sum(budget.split(masks.alive))
+    except ap.InputError:
+        return
+    cut = ap.cut_solo(masks, budget, trained, start)
+    negative = algorithm_1(masks, trained, start, count)
+    movement = {name: (trained[name] - start[name]).abs() for name in masks}
+    others = slow_lowest(movement, ap.activate(masks, trained, start, count), count - len(negative))
+    assert positions(masks) - positions(cut.masks) == negative | others
+    assert (cut.by_method, cut.by_rule, cut.shortfall) == (0, count, len(others))
+
+
+def thirteen_cycles(variant: str, weights: dict[str, Tensor], start: dict[str, Tensor]) -> list[int]:
+    """The alive weights after each cycle; training is not needed to count."""
+    masks = ap.Masks({name: torch.ones_like(weight, dtype=torch.bool) for name, weight in weights.items()})
+    alive = []
+    for cycle in range(13):
+        scores = {name: weight.abs() for name, weight in weights.items()}
+        if variant == "solo":
+            masks = ap.cut_solo(masks, ap.Budget(0.2, 0.02), weights, start).masks
+        else:
+            q = {"plain": 0.0, "ap_pro": 0.02, "ap_lite": 0.02 if cycle == 12 else 0.0, "q5": 0.05}[variant]
+            scope = "layer" if variant == "q5" else "global"
+            masks = ap.cut(masks, scores, ap.Budget(0.2, q), weights, start, scope=scope).masks
+        alive.append(masks.alive)
+    return alive
+
+
+def test_all_variants_have_the_same_density_after_each_of_13_cycles() -> None:
+    sizes = {"stem": 432, "stage1": 13_824, "stage2": 51_000, "stage3": 205_000, "fc": 640}
+    weights = {name: torch.randn(size) for name, size in sizes.items()}
+    start = {name: weight + 0.1 * torch.randn_like(weight) for name, weight in weights.items()}
+    plain = thirteen_cycles("plain", weights, start)
+    for variant in ("ap_pro", "ap_lite", "solo", "q5"):
+        assert thirteen_cycles(variant, weights, start) == plain
+    assert plain[-1] / BIG == pytest.approx(0.8**13, abs=1e-5)
+
+
+# -- mistakes
+
+
+def test_counts_that_cannot_be_are_refused() -> None:
+    model = SmallNet()
+    masks = random_masks(model)
+    scores = ap.score("global_magnitude", model, masks)
+    for count in (masks.alive + 1, -1):
+        says = f"cannot prune {count} of {masks.alive} alive weights"
+        with pytest.raises(ap.InputError, match=says):
+            ap.prune_lowest(masks, scores, count)
+        with pytest.raises(ap.InputError, match=says):
+            ap.prune_by("global_magnitude", model, masks, count)
+    assert ap.prune_lowest(masks, scores, masks.alive).alive == 0
+    with pytest.raises(ap.InputError, match="nothing left to prune"):
+        ap.cut(ap.prune_lowest(masks, scores, masks.alive), scores, ap.Budget(0.2))
+
+
+def test_scores_of_another_model_are_refused() -> None:
+    masks = ap.Masks({"a": torch.tensor([True, True]), "b": torch.tensor([True])})
+    good = {"a": torch.zeros(2), "b": torch.zeros(1)}
+    for scores, says in [
+        ({"a": torch.zeros(2)}, "no scores for layer 'b'"),
+        (good | {"c": torch.zeros(1)}, "there is no mask for layer 'c'"),
+        (good | {"a": torch.zeros(3)}, r"scores of layer 'a' are \(3,\), its mask is \(2,\)"),
+        (good | {"b": torch.tensor([torch.nan])}, "scores of layer 'b': 1 of them are NaN or infinite"),
+    ]:
+        for scope in ("global", "layer"):
+            with pytest.raises(ap.InputError, match=says):
+                ap.prune_lowest(masks, scores, 1, scope=scope)
+    with pytest.raises(ap.InputError, match="unknown scope 'layers': did you mean 'layer'"):
+        ap.prune_lowest(masks, good, 1, scope="layers")
+
+
+def test_a_network_that_diverged_is_an_error_and_not_a_choice() -> None:
+    model = SmallNet()
+    model.conv2.weight.data[0, 0, 0, 0] = torch.nan
+    masks = ap.Masks.dense(model)
+    for method in ("global_magnitude", "layer_magnitude", "lamp", "global_gradient", "fisher", "synflow"):
+        with pytest.raises(ap.InputError, match=r"scores of layer '\w+.weight': \d+ of them are NaN or infinite"):
+            ap.prune_by(method, model, masks, 10, small_batches(1))
+
+
+def test_ap_needs_both_ends_of_the_training() -> None:
+    model = SmallNet()
+    masks = ap.Masks.dense(model)
+    scores = ap.score("global_magnitude", model, masks)
+    with pytest.raises(ap.InputError, match="pass both, trained and start"):
+        ap.cut(masks, scores, ap.Budget(0.2, 0.02), trained=model.state_dict())
+    assert ap.cut(masks, scores, ap.Budget(0.2)).by_rule == 0

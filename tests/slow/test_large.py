@@ -1,0 +1,55 @@
+"""What takes long or only shows at size: sums over ten million weights, a real compiler."""
+
+import shutil
+
+import pytest
+import torch
+
+import activeprune as ap
+from activeprune.core.methods.magnitude import lamp
+from tests.core.test_hold import dead_are_zero, step
+from tests.helpers import SmallNet, random_masks
+
+pytestmark = pytest.mark.slow
+
+
+def test_lamp_on_ten_million_weights_agrees_with_float64_and_never_exceeds_one() -> None:
+    weight = torch.randn(10_000_000) * torch.rand(10_000_000) ** 4  # over many orders of magnitude
+    mask = torch.rand(10_000_000) < 0.9
+    scores = lamp(weight, mask)
+    squares = weight.double() ** 2 * mask
+    order = torch.sort(squares, stable=True).indices
+    tails = squares[order].flip(0).cumsum(0).flip(0)
+    expected = torch.empty_like(squares)
+    expected[order] = squares[order] / tails
+    assert scores.max() == 1
+    smallest = torch.finfo(torch.float32).tiny
+    torch.testing.assert_close(scores[mask].double(), expected[mask], rtol=1e-5, atol=smallest)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_selection_at_size_agrees_with_a_sort(dtype: torch.dtype) -> None:
+    scores = {"a": torch.randn(3_000_000).to(dtype), "b": torch.randn(1000, 2000).to(dtype)}
+    masks = ap.Masks({name: torch.rand(score.shape) < 0.7 for name, score in scores.items()})
+    count = masks.alive // 3
+    after = ap.prune_lowest(masks, scores, count)
+    flat = torch.cat([scores[n].flatten().double().masked_fill(~masks[n].flatten(), torch.inf) for n in masks])
+    expected = torch.cat([masks[n].flatten() for n in masks])
+    expected[torch.sort(flat, stable=True).indices[:count]] = False
+    assert torch.equal(torch.cat([after[n].flatten() for n in after]), expected)
+
+
+@pytest.mark.skipif(not shutil.which("gcc") and not shutil.which("c++"), reason="torch.compile needs a C++ compiler")
+@pytest.mark.timeout(900)
+def test_pruned_stays_pruned_under_a_real_torch_compile() -> None:
+    model = SmallNet()
+    masks = random_masks(model)
+    compiled = torch.compile(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-2)
+    masks.hold(model, optimizer)
+    step(compiled, optimizer, steps=4)
+    assert dead_are_zero(model, masks)
+    fewer = ap.prune_by("lamp", model, masks, masks.alive // 2)
+    fewer.hold(model, optimizer)
+    step(compiled, optimizer, steps=4)
+    assert dead_are_zero(model, fewer)

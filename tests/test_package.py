@@ -1,0 +1,87 @@
+"""What the package promises as a whole: what imports what, and how light it is."""
+
+import ast
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import activeprune as ap
+from activeprune import extras
+from activeprune.report.paper import published, tables
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "activeprune"
+HEAVY = {"matplotlib", "sklearn", "pydantic", "typer", "rich", "jinja2", "yaml", "pandas"}
+
+
+def imports_of(path: Path) -> set[str]:
+    """The modules that a file imports at its top level, as absolute names."""
+    package = ["activeprune", *path.relative_to(SOURCE).parts[:-1]]
+    found = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            found.add(".".join([*base, *([node.module] if node.module else [])]))
+    return found
+
+
+@pytest.mark.parametrize("path", sorted((SOURCE / "core").rglob("*.py")), ids=lambda path: path.name)
+def test_core_imports_torch_and_numpy_alone(path: Path) -> None:
+    roots = {name.partition(".")[0] for name in imports_of(path)} - set(sys.stdlib_module_names)
+    assert roots <= {"torch", "numpy", "activeprune"}
+    assert all(name.startswith("activeprune.core") for name in imports_of(path) if name.startswith("activeprune"))
+
+
+def test_import_activeprune_is_light() -> None:
+    program = "import sys, activeprune; print(*sorted({m.partition('.')[0] for m in sys.modules}))"
+    loaded = set(
+        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    )
+    assert "activeprune" in loaded
+    assert not loaded & HEAVY
+
+
+def test_the_contracts_names_are_there() -> None:
+    for name in ("Masks", "Budget", "score", "prune_lowest", "activate", "method"):
+        assert name in ap.__all__
+    assert all(hasattr(ap, name) for name in ap.__all__)
+
+
+def test_versions_and_pins_agree() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    pinned = {
+        line.split("==")[0].lower()
+        for line in (ROOT / "constraints.txt").read_text().splitlines()
+        if "==" in line and not line.startswith("#")
+    }
+    wanted = [*project["dependencies"], *(r for extra in project["optional-dependencies"].values() for r in extra)]
+    assert {requirement.split(">")[0].lower() for requirement in wanted} <= pinned
+    assert "torch==2.13.0" in (ROOT / "constraints.txt").read_text().split()
+
+
+def test_a_missing_extra_is_one_line_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extras, "present", lambda package: False)
+    with pytest.raises(ap.InputError, match=r"^timm is not installed: pip install 'activeprune\[vision\]'$"):
+        extras.need("timm")
+    monkeypatch.undo()
+    assert extras.need("tensorboard").__name__ == "tensorboard"
+
+
+def test_extras_are_declared() -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert set(extras.EXTRA_OF.values()) | {"dev", "docs"} == set(declared)
+    for package, extra in extras.EXTRA_OF.items():
+        assert any(requirement.startswith(package) for requirement in declared[extra])
+
+
+def test_the_papers_numbers_are_inside() -> None:
+    assert {f"table{n}" for n in range(1, 7)} <= set(tables())
+    table1 = published()["table1"]["rows"]
+    assert [cell["lambda"] for cell in table1["method_x"]] == [100, 64.0, 40.9, 32.8, 26.2, 13.4, 8.59, 5.72]
+    assert (table1["ap_pro"][-1]["mean"], table1["method_x"][-1]["mean"]) == (84.1, 81.2)
+    assert all("says" in claim for claim in published()["claims"])
