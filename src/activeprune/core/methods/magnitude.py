@@ -43,6 +43,6 @@ def lamp(weight: Tensor, mask: Tensor) -> Tensor:
     sizes = weight.abs().masked_fill_(~mask, 0).reshape(-1).flip(0)  # so that of equal ones the later comes first
     values, order = descending(sizes)
     roots = values.to(torch.float64, copy=True).square_().cumsum_(0).sqrt_().to(values.dtype)
-    roots.masked_fill_(roots == 0, 1)  # a layer of nothing but zeros: 0, not 0 / 0
+    roots += roots[:1] == 0  # only in a layer of nothing but zeros: 0 / 1 instead of 0 / 0
     shares = values.div_(roots).square_()
     return sizes.index_copy_(0, order, shares).flip(0).view(weight.shape)
