@@ -92,13 +92,13 @@ def bench_prune_(
     as_json: AsJson = False,
 ) -> None:
     """Time one global pruning step (score, select, new masks) against torch.nn.utils.prune."""
-    rows = []
-    for row in bench_prune.run(network or list(bench_prune.SIZES), _device(device), repeats):
+    place, rows = _device(device), []
+    for row in bench_prune.run(network or list(bench_prune.SIZES), place, repeats):
         rows.append(row)
         if sys.stderr.isatty():
             print(f"measured {row.step} on {row.network}", file=sys.stderr)
     if as_json:
-        _print_json({"machine": machine(), "rows": [row.as_dict() for row in rows]})
+        _print_json({"machine": machine(place), "rows": [row.as_dict() for row in rows]})
         return
     shown = [
         {
@@ -112,7 +112,7 @@ def bench_prune_(
         }
         for row in rows
     ]
-    _print_table(shown, title=f"one pruning step ({machine()})")
+    _print_table(shown, title=f"one pruning step ({machine(place)})")
     print(
         "× faster: than torch.nn.utils.prune; × magnitude: cost against global_magnitude; memory: peak extra / weights"
     )
@@ -125,8 +125,7 @@ def doctor(as_json: AsJson = False) -> None:
         "activeprune": __version__,
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "threads": str(torch.get_num_threads()),
-        "machine": machine(),
+        "machine": machine(torch.device("cpu")),
         "cuda": ", ".join(_gpus()) or "no GPU that this torch can use",
     }
     for package, extra in EXTRA_OF.items():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import activeprune as ap
 from activeprune.core import select
-from activeprune.core.select import descending, lowest
+from activeprune.core.select import DOUBLE, SINGLE, _by_sort, descending, lowest
 from tests.helpers import layers, positions, slow_lowest
 
 
@@ -31,11 +31,17 @@ def test_also_for_floats_without_ties_in_both_widths(drawn: tuple, count: int, d
 def test_blocks_do_not_show(drawn: tuple, count: int) -> None:
     keys, among = drawn
     whole = positions(lowest(keys, among, count, "keys"))
-    size, select.CPU_BLOCK = select.CPU_BLOCK, 2
+    size, select.BLOCK = select.BLOCK, 2
     try:
         assert positions(lowest(keys, among, count, "keys")) == whole
     finally:
-        select.CPU_BLOCK = size
+        select.BLOCK = size
+
+
+@given(layers(), st.integers(0, 40), st.sampled_from([SINGLE, DOUBLE]))
+def test_the_sort_that_gpus_use_chooses_the_same(drawn: tuple, count: int, form: object) -> None:
+    keys, among = drawn
+    assert positions(_by_sort(keys, among, count, "keys", form)) == slow_lowest(keys, among, count)
 
 
 def test_float64_keys_are_told_apart_where_float32_cannot() -> None:

@@ -14,8 +14,10 @@ from pathlib import Path
 import torch
 
 
-def machine() -> str:
+def machine(device: torch.device) -> str:
     """The processor and what torch makes of it, to stand beside a number."""
+    if device.type == "cuda":
+        return f"{torch.cuda.get_device_name(device)}, torch {torch.__version__}"
     cpuinfo = Path("/proc/cpuinfo")
     models = re.findall(r"^model name\s*:\s*(.+)$", cpuinfo.read_text(), re.MULTILINE) if cpuinfo.exists() else []
     processor = models[0] if models else platform.processor() or platform.machine()

@@ -1,8 +1,9 @@
-"""Exactly the k lowest of many tensors, without a sort; and a sort, where one is needed.
+"""Exactly the k lowest of many tensors; and a fast stable sort of one.
 
-A radix select: floats are read as integers of the same order, and a histogram of 16 bits at a time finds
-the k-th smallest value. Every decision is made on integers, so the same keys give the same choice on every
-device. Work goes in blocks, so that memory beyond the result stays small.
+Floats are read as integers of the same order and every decision is made on those, so the same keys give the
+same choice on every device. On a CPU a radix select finds the k-th smallest: a histogram of 16 bits at a time,
+in blocks, much faster than a sort and with little extra memory. On a GPU a sort is fast and waiting for an answer
+is slow, so one sort of everything does it.
 """
 
 from __future__ import annotations
@@ -17,8 +18,7 @@ from .errors import InputError
 
 DIGIT = 16
 BINS = 1 << DIGIT
-CPU_BLOCK = 1 << 18  # four bytes each: a few temporaries of this size stay in a core's cache
-DEVICE_BLOCK = 1 << 25  # few launches on a GPU, 128 MiB a temporary
+BLOCK = 1 << 18  # four bytes each: a few temporaries of this size stay in a core's cache
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,13 @@ def lowest(keys: Mapping[str, Tensor], among: Mapping[str, Tensor], count: int, 
     among the candidates is an error that names the layer and `what` the keys are.
     """
     form = DOUBLE if any(_is_wide(keys[name]) for name in among) else SINGLE
+    on_cpu = all(mask.device.type == "cpu" for mask in among.values())
+    return (_by_histogram if on_cpu else _by_sort)(keys, among, count, what, form)
+
+
+def _by_histogram(
+    keys: Mapping[str, Tensor], among: Mapping[str, Tensor], count: int, what: str, form: _Format
+) -> dict[str, Tensor]:
     prefix: int | None = None  # the digits of the k-th smallest key that are known so far
     wanted = count
     for shift in form.shifts:
@@ -60,7 +67,8 @@ def lowest(keys: Mapping[str, Tensor], among: Mapping[str, Tensor], count: int, 
         for name in among:
             layer = _histogram(keys[name], among[name], form, shift, prefix)
             if prefix is None:
-                _refuse_non_finite(layer, form, f"{what} of layer {name!r}")
+                low, high = BINS // 2 - form.infinite, BINS // 2 + form.infinite
+                _refuse_non_finite(int(layer[:low].sum() + layer[high:].sum()), what, name)
             histogram += layer
         running = histogram.cumsum(0)
         if wanted > int(running[-1]):
@@ -74,6 +82,30 @@ def lowest(keys: Mapping[str, Tensor], among: Mapping[str, Tensor], count: int, 
         chosen[name], taken = _choose(keys[name], among[name], form, prefix, wanted)
         wanted -= taken
     return chosen
+
+
+def _by_sort(
+    keys: Mapping[str, Tensor], among: Mapping[str, Tensor], count: int, what: str, form: _Format
+) -> dict[str, Tensor]:
+    device = next(iter(among.values())).device
+    bad = torch.stack(
+        [(~keys[name].to(mask.device).isfinite() & mask).sum().to(device) for name, mask in among.items()]
+    )
+    for name, number in zip(among, bad.tolist(), strict=True):
+        _refuse_non_finite(number, what, name)
+    candidate = torch.cat([mask.reshape(-1).to(device) for mask in among.values()])
+    last = torch.iinfo(form.int_type).max  # behind every finite key
+    ordered = torch.cat([form.order(keys[name].reshape(-1).to(device)) for name in among]).masked_fill_(
+        ~candidate, last
+    )
+    count = min(count, int(candidate.sum()))
+    threshold = torch.sort(ordered).values[count - 1] if count else ordered.new_tensor(-last)
+    chosen, equal = ordered < threshold, ordered == threshold
+    chosen |= equal & (equal.cumsum(0) <= count - chosen.sum())
+    parts = chosen.split([mask.numel() for mask in among.values()])
+    return {
+        name: part.view(mask.shape).to(mask.device) for (name, mask), part in zip(among.items(), parts, strict=True)
+    }
 
 
 def descending(keys: Tensor) -> tuple[Tensor, Tensor]:
@@ -94,15 +126,14 @@ def _is_wide(keys: Tensor) -> bool:
 def _blocks(keys: Tensor, among: Tensor, form: _Format) -> Iterator[tuple[slice, Tensor, Tensor]]:
     """(where, ordered keys, candidates) in flat-index order, whatever the memory layout."""
     keys, among = keys.reshape(-1).to(among.device), among.reshape(-1)
-    size = CPU_BLOCK if keys.device.type == "cpu" else DEVICE_BLOCK
-    for begin in range(0, keys.numel(), size):
-        where = slice(begin, begin + size)
+    for begin in range(0, keys.numel(), BLOCK):
+        where = slice(begin, begin + BLOCK)
         yield where, form.order(keys[where]), among[where]
 
 
 def _histogram(keys: Tensor, among: Tensor, form: _Format, shift: int, prefix: int | None) -> Tensor:
     """How many candidates with the given prefix have each value of the next digit."""
-    total = torch.zeros(BINS + 1, dtype=torch.int64, device=among.device)
+    total = torch.zeros(BINS + 1, dtype=torch.int64)
     for _, key, candidate in _blocks(keys, among, form):
         digit = key >> shift
         if prefix is None:
@@ -111,18 +142,17 @@ def _histogram(keys: Tensor, among: Tensor, form: _Format, shift: int, prefix: i
             candidate = candidate & (digit >> DIGIT == prefix)
             digit &= BINS - 1
         total += torch.bincount(digit.masked_fill_(~candidate, BINS), minlength=BINS + 1)
-    return total[:BINS].cpu()
+    return total[:BINS]
 
 
-def _refuse_non_finite(histogram: Tensor, form: _Format, whose: str) -> None:
-    low, high = BINS // 2 - form.infinite, BINS // 2 + form.infinite
-    if bad := int(histogram[:low].sum() + histogram[high:].sum()):
-        raise InputError(f"{whose}: {bad} of them are NaN or infinite")
+def _refuse_non_finite(bad: int, what: str, name: str) -> None:
+    if bad:
+        raise InputError(f"{what} of layer {name!r}: {bad} of them are NaN or infinite")
 
 
 def _choose(keys: Tensor, among: Tensor, form: _Format, threshold: int, ties: int) -> tuple[Tensor, int]:
     """Every candidate below the threshold and the first `ties` of those that equal it; how many of these it had."""
-    chosen = torch.empty(among.shape, dtype=torch.bool, device=among.device)
+    chosen = torch.empty(among.shape, dtype=torch.bool)
     flat, taken = chosen.view(-1), 0
     for where, key, candidate in _blocks(keys, among, form):
         torch.logical_and(key < threshold, candidate, out=flat[where])
