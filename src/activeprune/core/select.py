@@ -102,7 +102,7 @@ def _by_sort(
     threshold = torch.sort(ordered).values[count - 1] if count else ordered.new_tensor(-last)
     chosen, equal = ordered < threshold, ordered == threshold
     chosen |= equal & (equal.cumsum(0) <= count - chosen.sum())
-    parts = chosen.split([mask.numel() for mask in among.values()])
+    parts = torch.split(chosen, [mask.numel() for mask in among.values()])
     return {
         name: part.view(mask.shape).to(mask.device) for (name, mask), part in zip(among.items(), parts, strict=True)
     }
