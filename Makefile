@@ -38,8 +38,8 @@ docs: $(VENV)/.docs
 clean:
 	rm -rf $(VENV) site dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
-# What is installed is recorded by a file in .venv. A set-up that broke off leaves .incomplete behind, and the
-# next one starts from an empty environment.
+# What is installed is recorded by empty files in .venv. Each set-up installs into the same environment and keeps what
+# is there already.
 
 $(VENV)/.core: $(SOURCES)
 	@PYTHON="$(PYTHON)" sh tools/install.sh $(VENV) .

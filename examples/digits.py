@@ -56,10 +56,9 @@ def run(seed: int, q: float, epochs: int) -> list[tuple[float, float]]:
         with torch.no_grad():
             results.append((masks.density, float((model(test_x).argmax(1) == test_y).double().mean())))
         if cycle < CYCLES:
-            scores = ap.score("global_magnitude", model, masks)
-            masks = ap.cut(masks, scores, ap.Budget(P, q), trained=model.state_dict(), start=start).masks
-            model.load_state_dict(start)
-            masks.apply_(model)
+            n_x, n_ap = ap.Budget(P, q).split(masks.alive)
+            masks = ap.prune_cycle("global_magnitude", model, masks, n_x, n_ap, start).masks
+            model.load_state_dict(start)  # rewind; the next training holds the new masks
     return results
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from hypothesis import strategies as st
 from torch import Tensor, nn
@@ -84,3 +86,67 @@ def layers(draw: st.DrawFn, tied: bool = True) -> tuple[dict[str, Tensor], ap.Ma
     first = next(iter(masks))
     masks[first].view(-1)[0] = True
     return tensors, ap.Masks(masks)
+
+
+def holder(tensors: dict[str, Tensor]) -> nn.Module:
+    """A model whose parameters are these: "layer0.weight" is the weight of its child "layer0"."""
+    model = nn.Module()
+    for name, tensor in tensors.items():
+        child, _, attribute = name.rpartition(".")
+        model.add_module(child, nn.Module())
+        model.get_submodule(child).register_parameter(attribute, nn.Parameter(tensor.clone()))
+    return model
+
+
+@st.composite
+def journeys(draw: st.DrawFn) -> tuple[ap.Masks, dict[str, Tensor], dict[str, Tensor], int]:
+    """Masks, trained and start weights with many ties in value and in movement, and a count."""
+    trained, masks = draw(layers())
+    steps = st.sampled_from([0.0, 0.125, -0.125, 0.5, -0.5, 1.0])
+    start = {}
+    for name, weight in trained.items():
+        moved = draw(st.lists(steps, min_size=weight.numel(), max_size=weight.numel()))
+        start[name] = weight + torch.tensor(moved).view_as(weight)
+    return masks, trained, start, draw(st.integers(0, masks.alive))
+
+
+def algorithm_1(
+    masks: ap.Masks, trained: dict[str, Tensor], start: dict[str, Tensor], count: int
+) -> set[tuple[str, int]]:
+    """The paper's words: sort |θ* - θ0| ascending; walking along, prune the first `count` weights that are negative."""
+    entries = []
+    for layer, name in enumerate(masks):
+        for i in range(masks[name].numel()):
+            if masks[name].flatten()[i]:
+                now, then = float(trained[name].flatten()[i]), float(start[name].flatten()[i])
+                entries.append((abs(now - then), layer, i, name, now))
+    pruned: set[tuple[str, int]] = set()
+    for _, _, i, name, now in sorted(entries):
+        if len(pruned) < count and now < 0:
+            pruned.add((name, i))
+    return pruned
+
+
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "sgd": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=1e-2),
+    "nesterov": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=1e-2, nesterov=True),
+    "sgd_foreach": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, foreach=True),
+    "sgd_fused": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=1e-2, fused=True),
+    "adam": lambda p: torch.optim.Adam(p, lr=0.01, weight_decay=1e-2, amsgrad=True),
+    "adamw": lambda p: torch.optim.AdamW(p, lr=0.01, weight_decay=0.1),
+    "rmsprop": lambda p: torch.optim.RMSprop(p, lr=0.01, momentum=0.9, centered=True),
+}
+
+
+def train(model: nn.Module, optimizer: torch.optim.Optimizer, steps: int = 5) -> None:
+    for x, y in small_batches(steps):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+
+def pruned_are_zero(model: nn.Module, masks: ap.Masks) -> bool:
+    """Whether every pruned weight is +0.0 to the bit."""
+    weights = dict(model.named_parameters())
+    pruned = torch.cat([weights[name].detach()[~mask] for name, mask in masks.items()])
+    return bool((pruned == 0).all() and not pruned.signbit().any())

@@ -37,7 +37,7 @@ def test_no_command_shows_the_help(capsys: Captured) -> None:
         (["bench", "prune", "--network", "vgg"], "unknown network to measure 'vgg': did you mean 'vgg19'?"),
         (["bench", "prune", "--device", "abacus"], "device 'abacus' cannot be used here"),
         (["list", "metods"], "unknown topic 'metods': did you mean 'methods'?"),
-        (["list", "--import", "no_such_module"], "--import no_such_module: no module 'no_such_module'"),
+        (["list", "--import", "no_such_module"], "--import no_such_module: ModuleNotFoundError: No module named"),
         (["list", "--import"], "--import"),
         (["list", "--nonsense"], "--nonsense"),
     ],
@@ -87,9 +87,23 @@ def test_a_module_of_ones_own_brings_its_methods(tmp_path: Path) -> None:
     )
     command = [sys.executable, "-m", "activeprune", "list", "methods", "--json", "--import", "my_methods"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert {"name": "mine", "score": "My own.", "scope": "global", "chain": "any", "options": ""} in json.loads(
-        done.stdout
-    )["methods"]
+    assert {
+        "name": "mine",
+        "score": "My own.",
+        "scope": "global",
+        "chain": "any",
+        "batches": "",
+        "options": "",
+    } in json.loads(done.stdout)["methods"]
+
+
+def test_a_module_that_breaks_is_one_line_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    (tmp_path / "my_broken_methods.py").write_text("def f(:\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert main(["list", "--import", "my_broken_methods"]) == 2
+    assert capsys.readouterr().err.startswith("activeprune: --import my_broken_methods: SyntaxError: ")
 
 
 def test_doctor_tells_versions_and_extras(capsys: Captured) -> None:

@@ -1,16 +1,19 @@
 """What the package promises as a whole: what imports what, and how light it is."""
 
 import ast
+import re
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+import torch
 
 import activeprune as ap
 from activeprune import extras
 from activeprune.report.paper import published, tables
+from tests.helpers import SmallNet, pruned_are_zero, train
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "activeprune"
@@ -18,10 +21,10 @@ HEAVY = {"matplotlib", "sklearn", "pydantic", "typer", "rich", "jinja2", "yaml",
 
 
 def imports_of(path: Path) -> set[str]:
-    """The modules that a file imports at its top level, as absolute names."""
+    """The modules that a file imports anywhere, as absolute names."""
     package = ["activeprune", *path.relative_to(SOURCE).parts[:-1]]
     found = set()
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -30,11 +33,32 @@ def imports_of(path: Path) -> set[str]:
     return found
 
 
+MAY_IMPORT = {  # each room, and the rooms of this package that it may look into
+    "core": set(),
+    "extras": {"core"},
+    "machine": {"core"},
+    "report": set(),
+    "bench": {"core"},
+    "__init__": {"core"},
+    "cli": {"", "core", "extras", "machine", "report", "bench"},
+    "__main__": {"cli"},
+}
+
+
+@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_arrows_point_one_way(path: Path) -> None:
+    room = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+    inside = {
+        name.removeprefix("activeprune").strip(".") for name in imports_of(path) if name.startswith("activeprune")
+    }
+    assert {name.partition(".")[0] for name in inside} - {room} <= MAY_IMPORT[room]
+
+
 @pytest.mark.parametrize("path", sorted((SOURCE / "core").rglob("*.py")), ids=lambda path: path.name)
 def test_core_imports_torch_and_numpy_alone(path: Path) -> None:
+    """safetensors too, where masks are saved and loaded and nowhere else."""
     roots = {name.partition(".")[0] for name in imports_of(path)} - set(sys.stdlib_module_names)
-    assert roots <= {"torch", "numpy", "activeprune"}
-    assert all(name.startswith("activeprune.core") for name in imports_of(path) if name.startswith("activeprune"))
+    assert roots <= {"torch", "numpy", "activeprune"} | ({"safetensors"} if path.name == "masks.py" else set())
 
 
 def test_import_activeprune_is_light() -> None:
@@ -85,3 +109,22 @@ def test_the_papers_numbers_are_inside() -> None:
     assert [cell["lambda"] for cell in table1["method_x"]] == [100, 64.0, 40.9, 32.8, 26.2, 13.4, 8.59, 5.72]
     assert (table1["ap_pro"][-1]["mean"], table1["method_x"][-1]["mean"]) == (84.1, 81.2)
     assert all("says" in claim for claim in published()["claims"])
+
+
+def test_the_readmes_example_works_as_it_stands() -> None:
+    """With the surroundings that it leaves to the reader: a model and a function that trains it."""
+    block = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    model = SmallNet()
+    surroundings: dict = {"model": model}
+
+    def train_model(model: SmallNet) -> None:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        with surroundings["masks"].hold(model, optimizer):
+            train(model, optimizer, steps=1)
+
+    surroundings["train"] = train_model
+    exec(block.group(1), surroundings)
+    masks = surroundings["masks"]
+    assert masks.alive == 34  # 306, 245, 196, 157, 126, 101, 81, 65, 52, 42, 34
+    assert pruned_are_zero(model, masks)
+    assert torch.equal(model.bn1.running_mean, surroundings["start"]["bn1.running_mean"])  # the whole state is rewound

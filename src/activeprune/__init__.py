@@ -11,28 +11,25 @@
 (157, 192)
 """
 
-from .core.activation import activate, rule
+from .core.activation import activate, activation_rule
 from .core.budget import Budget
 from .core.errors import InputError
 from .core.masks import Masks
 from .core.methods import method
-from .core.pruning import Cut, cut, cut_solo, prune_by, prune_lowest, score
-from .core.randomness import stable_seed
+from .core.pruning import Pruned, prune_cycle, prune_lowest, prune_solo, score
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
     "Budget",
-    "Cut",
     "InputError",
     "Masks",
+    "Pruned",
     "activate",
-    "cut",
-    "cut_solo",
+    "activation_rule",
     "method",
-    "prune_by",
+    "prune_cycle",
     "prune_lowest",
-    "rule",
+    "prune_solo",
     "score",
-    "stable_seed",
 ]

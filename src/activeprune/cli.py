@@ -15,9 +15,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from . import __version__
+from . import __version__, machine
 from .bench import prune as bench_prune
-from .bench.measure import machine
 from .core.activation import RULES
 from .core.errors import InputError, unknown
 from .core.methods import METHODS
@@ -34,15 +33,13 @@ app = typer.Typer(
 bench = typer.Typer(help="Measure speed and memory, as ratios within one run.", rich_markup_mode=None)
 app.add_typer(bench, name="bench")
 
-USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[2]  # click's ClickException, wherever typer keeps click
 LOG_WIDTH = 120  # columns of a table that goes to a file or a pipe
-MISTAKES = (InputError, USAGE_ERROR)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
 
 @app.callback(invoke_without_command=True)
-def everywhere(
+def common_options(
     context: typer.Context,
     modules: Annotated[
         list[str] | None,
@@ -69,7 +66,7 @@ def list_(
     """List the pruning methods, AP's rules and the paper's published tables."""
     topics: dict[str, Any] = {
         "methods": lambda: [_method_row(name) for name in METHODS],
-        "rules": lambda: [{"name": name, "what it does": RULES[name].summary} for name in RULES],
+        "rules": lambda: [_rule_row(name) for name in RULES],
         "paper": lambda: [{"name": name, "what it holds": line} for name, line in paper.tables().items()],
     }
     if topic is not None and topic not in topics:
@@ -92,13 +89,13 @@ def bench_prune_(
     as_json: AsJson = False,
 ) -> None:
     """Time one global pruning step (score, select, new masks) against torch.nn.utils.prune."""
-    place, rows = _device(device), []
+    place, rows = machine.device(device), []
     for row in bench_prune.run(network or list(bench_prune.SIZES), place, repeats):
         rows.append(row)
         if sys.stderr.isatty():
             print(f"measured {row.step} on {row.network}", file=sys.stderr)
     if as_json:
-        _print_json({"machine": machine(place), "rows": [row.as_dict() for row in rows]})
+        _print_json({"machine": machine.described(place), "rows": [row.as_dict() for row in rows]})
         return
     shown = [
         {
@@ -112,7 +109,7 @@ def bench_prune_(
         }
         for row in rows
     ]
-    _print_table(shown, title=f"one pruning step ({machine(place)})")
+    _print_table(shown, title=f"one pruning step ({machine.described(place)})")
     print(
         "× faster: than torch.nn.utils.prune; × magnitude: cost against global_magnitude; memory: peak extra / weights"
     )
@@ -125,8 +122,8 @@ def doctor(as_json: AsJson = False) -> None:
         "activeprune": __version__,
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "machine": machine(torch.device("cpu")),
-        "cuda": ", ".join(_gpus()) or "no GPU that this torch can use",
+        "machine": machine.described(torch.device("cpu")),
+        "cuda": ", ".join(machine.gpus()) or "no GPU that this torch can use",
     }
     for package, extra in EXTRA_OF.items():
         rows[package] = "installed" if present(package) else f"missing: pip install 'activeprune[{extra}]'"
@@ -143,11 +140,13 @@ def main(arguments: list[str] | None = None) -> int:
         code = app(given, prog_name="activeprune", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
         code = 130
-    except MISTAKES as error:
+    except Exception as error:
+        usage = getattr(error, "format_message", None)  # click's errors have it, wherever typer keeps click
+        if usage is None and not isinstance(error, InputError):
+            raise
         if "--debug" in given:
             traceback.print_exc()
-        explained = f"{error.format_message()} (see --help)" if hasattr(error, "format_message") else str(error)
-        return _fail(explained, 2)
+        return _fail(f"{usage()} (see --help)" if usage else str(error), 2)
     if code == 130:  # some versions of typer turn an interrupt into this code themselves
         return _fail("interrupted", 130)
     return code if isinstance(code, int) else 0
@@ -177,33 +176,30 @@ def _import(module: str) -> None:
         sys.path.insert(0, "")  # the installed command does not look into the current folder by itself
     try:
         import_module(module)
-    except ModuleNotFoundError as error:
-        raise InputError(f"--import {module}: no module {error.name!r} here or among the installed packages") from error
+    except Exception as error:  # whatever a stranger's module does when it is imported
+        raise InputError(f"--import {module}: {type(error).__name__}: {error}") from error
 
 
 def _method_row(name: str) -> dict[str, str]:
-    method = METHODS[name]
-    options = ", ".join(f"{option}={default}" for option, default in method.options.items())
+    try:
+        method = METHODS[name]
+    except InputError as error:  # an installed package's; the others are still worth listing
+        return {"name": name, "score": str(error), "scope": "", "chain": "", "batches": "", "options": ""}
     return {
         "name": name,
         "score": method.summary,
         "scope": method.scope,
         "chain": method.chain or "any",
-        "options": options,
+        "batches": str(method.batches or ""),
+        "options": ", ".join(f"{option}={default}" for option, default in method.options.items()),
     }
 
 
-def _device(name: str) -> torch.device:
+def _rule_row(name: str) -> dict[str, str]:
     try:
-        device = torch.device(name)
-        torch.zeros(1, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise InputError(f"device {name!r} cannot be used here: {str(error).splitlines()[0]}") from error
-    return device
-
-
-def _gpus() -> list[str]:
-    return [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+        return {"name": name, "what it does": RULES[name].summary}
+    except InputError as error:
+        return {"name": name, "what it does": str(error)}
 
 
 def _print_json(value: object) -> None:

@@ -7,34 +7,7 @@ from hypothesis import strategies as st
 
 import activeprune as ap
 from activeprune.core.activation import RULES
-from tests.helpers import layers, positions
-
-
-@st.composite
-def journeys(draw: st.DrawFn) -> tuple:
-    """Trained and start weights with many ties in value and in movement, masks, and a count."""
-    trained, masks = draw(layers())
-    steps = st.sampled_from([0.0, 0.125, -0.125, 0.5, -0.5, 1.0])
-    start = {
-        n: t + torch.tensor(draw(st.lists(steps, min_size=t.numel(), max_size=t.numel()))).view_as(t)
-        for n, t in trained.items()
-    }
-    return masks, trained, start, draw(st.integers(0, masks.alive))
-
-
-def algorithm_1(masks: ap.Masks, trained: dict, start: dict, count: int) -> set[tuple[str, int]]:
-    """Sort |θ* - θ0| ascending; walking along, prune the first `count` weights that are negative."""
-    entries = []
-    for layer, name in enumerate(masks):
-        for i in range(masks[name].numel()):
-            if masks[name].flatten()[i]:
-                now, then = float(trained[name].flatten()[i]), float(start[name].flatten()[i])
-                entries.append((abs(now - then), layer, i, name, now))
-    pruned: set[tuple[str, int]] = set()
-    for _, _, i, name, now in sorted(entries):
-        if len(pruned) < count and now < 0:
-            pruned.add((name, i))
-    return pruned
+from tests.helpers import algorithm_1, holder, journeys, positions
 
 
 @given(journeys())
@@ -76,12 +49,12 @@ def test_the_rules_are_these_and_say_what_they_do() -> None:
     assert all(RULES[name].summary for name in RULES)
 
 
-def test_random_rules_follow_the_seed() -> None:
-    masks = ap.Masks({"w": torch.ones(200, dtype=torch.bool)})
-    trained = {"w": -torch.rand(200)}
-    one, two = (ap.activate(masks, trained, trained, 50, rule="negative", seed=seed) for seed in (1, 2))
-    assert one != two
-    assert ap.activate(masks, trained, trained, 50, rule="random", seed=1) == one  # all are negative: the same lottery
+def test_random_rules_follow_seed_and_cycle_and_are_not_the_random_method() -> None:
+    masks = ap.Masks({"layer.weight": torch.ones(200, dtype=torch.bool)})
+    trained = {"layer.weight": -torch.rand(200)}
+    choices = [ap.activate(masks, trained, trained, 50, "random", seed, cycle) for seed in (1, 2) for cycle in (0, 1)]
+    assert all(one != other for i, one in enumerate(choices) for other in choices[:i])
+    assert ap.prune_cycle("random", holder(trained), masks, 50, seed=1).masks != choices[0]
 
 
 def test_movement_is_computed_in_float32_when_states_are_narrower() -> None:

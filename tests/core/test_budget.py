@@ -38,16 +38,6 @@ def test_half_a_weight_is_rounded_up() -> None:
     assert ap.Budget(p=0.5, q=0.5).split(5) == (1, 2)
 
 
-@pytest.mark.parametrize("variant_q", [0.0, 0.01, 0.02, 0.05, 0.2])
-def test_every_variant_reaches_the_same_density_in_every_cycle(variant_q: float) -> None:
-    alive = plain = 270_896
-    for _ in range(13):
-        alive -= sum(ap.Budget(p=0.2, q=variant_q).split(alive))
-        plain -= sum(ap.Budget(p=0.2).split(plain))
-        assert alive == plain
-    assert plain / 270_896 == pytest.approx(0.8**13, abs=1e-5)
-
-
 @pytest.mark.parametrize(
     ("p", "q", "says"),
     [

@@ -2,7 +2,6 @@
 
 import copy
 import io
-from collections.abc import Callable
 
 import pytest
 import torch
@@ -10,30 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import activeprune as ap
-from tests.helpers import SmallNet, random_masks, small_batches, snapshot
-
-OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
-    "sgd": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=1e-2),
-    "nesterov": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=1e-2, nesterov=True),
-    "sgd_foreach": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, foreach=True),
-    "sgd_fused": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=1e-2, fused=True),
-    "adam": lambda p: torch.optim.Adam(p, lr=0.01, weight_decay=1e-2, amsgrad=True),
-    "adamw": lambda p: torch.optim.AdamW(p, lr=0.01, weight_decay=0.1),
-    "rmsprop": lambda p: torch.optim.RMSprop(p, lr=0.01, momentum=0.9, centered=True),
-}
-
-
-def step(model: nn.Module, optimizer: torch.optim.Optimizer, steps: int = 5) -> None:
-    for x, y in small_batches(steps):
-        optimizer.zero_grad()
-        cross_entropy(model(x), y).backward()
-        optimizer.step()
-
-
-def dead_are_zero(model: nn.Module, masks: ap.Masks) -> bool:
-    weights = dict(model.named_parameters())
-    dead = torch.cat([weights[name].detach()[~mask] for name, mask in masks.items()])
-    return bool((dead == 0).all() and not dead.signbit().any())
+from tests.helpers import OPTIMIZERS, SmallNet, pruned_are_zero, random_masks, small_batches, snapshot, train
 
 
 def remembered(optimizer: torch.optim.Optimizer, model: nn.Module, masks: ap.Masks) -> list[Tensor]:
@@ -54,8 +30,8 @@ def test_pruned_weights_stay_zero_and_the_others_learn(name: str) -> None:
     optimizer = OPTIMIZERS[name](model.parameters())
     masks.hold(model, optimizer)
     before = snapshot(model)
-    step(model, optimizer)
-    assert dead_are_zero(model, masks)
+    train(model, optimizer)
+    assert pruned_are_zero(model, masks)
     assert not torch.equal(model.fc.weight, before["fc.weight"])
 
 
@@ -63,19 +39,19 @@ def test_pruned_weights_stay_zero_and_the_others_learn(name: str) -> None:
 def test_pruning_in_the_middle_of_training_clears_the_momentum_of_newly_pruned_weights(name: str) -> None:
     model = SmallNet()
     optimizer = OPTIMIZERS[name](model.parameters())
-    step(model, optimizer)
+    train(model, optimizer)
     masks = random_masks(model, alive=0.8)
     handle = masks.hold(model, optimizer)
     states = remembered(optimizer, model, masks)
     assert states
     assert all((state == 0).all() for state in states)
-    step(model, optimizer)
-    assert dead_are_zero(model, masks)
+    train(model, optimizer)
+    assert pruned_are_zero(model, masks)
     handle.remove()
-    fewer = ap.prune_by("global_magnitude", model, masks, masks.alive // 2)
+    fewer = ap.prune_cycle("global_magnitude", model, masks, masks.alive // 2).masks
     fewer.hold(model, optimizer)
-    step(model, optimizer)
-    assert dead_are_zero(model, fewer)
+    train(model, optimizer)
+    assert pruned_are_zero(model, fewer)
     assert all((state == 0).all() for state in remembered(optimizer, model, fewer))
 
 
@@ -83,13 +59,13 @@ def test_without_hold_momentum_does_revive_a_pruned_weight() -> None:
     """The fault that `hold` exists for."""
     model = SmallNet()
     optimizer = OPTIMIZERS["sgd"](model.parameters())
-    step(model, optimizer)
+    train(model, optimizer)
     masks = random_masks(model)
     masks.apply_(model)
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)
     optimizer.step()
-    assert not dead_are_zero(model, masks)
+    assert not pruned_are_zero(model, masks)
 
 
 def test_a_held_training_is_the_training_of_the_masked_network() -> None:
@@ -100,7 +76,7 @@ def test_a_held_training_is_the_training_of_the_masked_network() -> None:
     masks.apply_(plain)
     optimizer = torch.optim.SGD(held.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-3)
     masks.hold(held, optimizer)
-    step(held, optimizer, steps=4)
+    train(held, optimizer, steps=4)
     momentum = {name: torch.zeros_like(p) for name, p in plain.named_parameters()}
     for x, y in small_batches(4):
         leaves = {name: p.detach().clone().requires_grad_() for name, p in plain.named_parameters()}
@@ -126,7 +102,7 @@ def test_autocast_and_gradient_scaling() -> None:
         scaler.scale(loss).backward()
         scaler.step(optimizer)
         scaler.update()
-    assert dead_are_zero(model, masks)
+    assert pruned_are_zero(model, masks)
 
 
 def test_gradient_accumulation_and_clipping_see_alive_weights_only() -> None:
@@ -143,7 +119,7 @@ def test_gradient_accumulation_and_clipping_see_alive_weights_only() -> None:
     expected = torch.cat(alive).norm()
     torch.testing.assert_close(torch.nn.utils.clip_grad_norm_(model.parameters(), 1e9), expected)
     optimizer.step()
-    assert dead_are_zero(model, masks)
+    assert pruned_are_zero(model, masks)
 
 
 def test_torch_compile_keeps_them_too() -> None:
@@ -152,8 +128,8 @@ def test_torch_compile_keeps_them_too() -> None:
     compiled = torch.compile(model, backend="aot_eager")
     optimizer = OPTIMIZERS["adamw"](compiled.parameters())
     masks.hold(compiled, optimizer)
-    step(compiled, optimizer, steps=3)
-    assert dead_are_zero(model, masks)
+    train(compiled, optimizer, steps=3)
+    assert pruned_are_zero(model, masks)
 
 
 def test_a_dense_checkpoint_is_masked_as_it_is_loaded() -> None:
@@ -161,25 +137,25 @@ def test_a_dense_checkpoint_is_masked_as_it_is_loaded() -> None:
     masks = random_masks(model)
     masks.hold(model, OPTIMIZERS["sgd"](model.parameters()))
     model.load_state_dict(dense.state_dict())
-    assert dead_are_zero(model, masks)
+    assert pruned_are_zero(model, masks)
     model.conv1.load_state_dict(dense.conv1.state_dict())
-    assert dead_are_zero(model, masks)
+    assert pruned_are_zero(model, masks)
     model.load_state_dict(snapshot(dense), assign=True)
-    assert dead_are_zero(model, masks)
+    assert pruned_are_zero(model, masks)
     assert torch.equal(model.fc.weight[masks["fc.weight"]], dense.fc.weight[masks["fc.weight"]])
 
 
 def test_the_optimisers_checkpoint_brings_no_momentum_back() -> None:
     model = SmallNet()
     optimizer = OPTIMIZERS["adam"](model.parameters())
-    step(model, optimizer)
+    train(model, optimizer)
     dense = copy.deepcopy(optimizer.state_dict())
     masks = random_masks(model)
     masks.hold(model, optimizer)
     optimizer.load_state_dict(dense)
     assert all((state == 0).all() for state in remembered(optimizer, model, masks))
-    step(model, optimizer, steps=2)
-    assert dead_are_zero(model, masks)
+    train(model, optimizer, steps=2)
+    assert pruned_are_zero(model, masks)
 
 
 def test_names_modules_and_keys_stay_what_they_were() -> None:
@@ -197,7 +173,7 @@ def test_a_held_model_can_be_copied_and_pickled() -> None:
     masks.hold(model, OPTIMIZERS["sgd"](model.parameters()))
     twin = copy.deepcopy(model)
     twin.load_state_dict(SmallNet().state_dict())
-    assert dead_are_zero(twin, masks)
+    assert pruned_are_zero(twin, masks)
     buffer = io.BytesIO()
     torch.save(model, buffer)
     buffer.seek(0)
@@ -210,11 +186,11 @@ def test_removing_the_hold_lets_weights_go() -> None:
     masks = random_masks(model)
     optimizer = OPTIMIZERS["sgd"](model.parameters())
     with masks.hold(model, optimizer) as handle:
-        step(model, optimizer, steps=1)
-        assert dead_are_zero(model, masks)
+        train(model, optimizer, steps=1)
+        assert pruned_are_zero(model, masks)
     handle.remove()  # a second time does no harm
-    step(model, optimizer, steps=1)
-    assert not dead_are_zero(model, masks)
+    train(model, optimizer, steps=1)
+    assert not pruned_are_zero(model, masks)
 
 
 def test_frozen_weights_are_masked_though_they_have_no_gradient() -> None:
@@ -223,8 +199,8 @@ def test_frozen_weights_are_masked_though_they_have_no_gradient() -> None:
     masks = random_masks(model)
     optimizer = OPTIMIZERS["sgd"]([p for p in model.parameters() if p.requires_grad])
     masks.hold(model, optimizer)
-    step(model, optimizer)
-    assert dead_are_zero(model, masks)
+    train(model, optimizer)
+    assert pruned_are_zero(model, masks)
 
 
 def test_an_optimiser_of_another_model_is_refused_before_anything_changes() -> None:

@@ -1,6 +1,9 @@
 """Masks are values that know their model."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -55,7 +58,7 @@ def test_masks_without_chosen_positions_leave_the_old_ones_alone() -> None:
     chosen = {"a": torch.tensor([True, False, True])}
     assert masks.without(chosen)["a"].tolist() == [False, True, False]
     assert chosen["a"].tolist() == [True, False, True]
-    assert masks.without_(chosen)["a"].tolist() == [False, True, False]
+    assert masks.without(chosen, reuse=True)["a"].tolist() == [False, True, False]
     assert masks["a"].tolist() == [True, True, False]
 
 
@@ -96,6 +99,11 @@ def test_masks_are_bool_tensors() -> None:
         ap.Masks({"a": torch.ones(3)})
     with pytest.raises(ap.InputError, match=r"mask of 'a' must be a bool tensor, got <class 'list'>"):
         ap.Masks({"a": [True]})
+
+
+def test_masks_of_nothing_are_refused() -> None:
+    with pytest.raises(ap.InputError, match="masks need at least one weight"):
+        ap.Masks({})
 
 
 def test_equality_is_of_names_order_and_values() -> None:
@@ -143,10 +151,29 @@ def test_a_file_that_is_not_masks_is_an_error_with_its_name(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("shape", [[4], [100], [-1], "many"])
 def test_a_file_whose_shapes_do_not_fit_its_bits_is_an_error(tmp_path: Path, shape: object) -> None:
-    metadata = {"format": "activeprune.masks/1", "shapes": json.dumps({"a": shape}), "left_out": "null"}
+    metadata = {"activeprune.masks/1": json.dumps({"shapes": {"a": shape}, "left_out": None})}
     save_file({"a": torch.zeros(3, dtype=torch.uint8)}, tmp_path / "odd", metadata)
     with pytest.raises(ap.InputError, match=r"odd is not a readable masks file"):
         ap.Masks.load(tmp_path / "odd")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"shapes": 3, "left_out": null}', "null"])
+def test_a_file_with_a_broken_description_is_an_error(tmp_path: Path, text: str) -> None:
+    save_file({"a": torch.zeros(3, dtype=torch.uint8)}, tmp_path / "odd", {"activeprune.masks/1": text})
+    with pytest.raises(ap.InputError, match=r"odd is not a readable masks file"):
+        ap.Masks.load(tmp_path / "odd")
+
+
+def test_the_same_masks_are_the_same_bytes_in_every_process(tmp_path: Path) -> None:
+    program = (
+        "import sys, torch, activeprune as ap\n"
+        "model = torch.nn.Sequential(*[torch.nn.Linear(4, 4) for _ in range(9)])\n"
+        "ap.Masks.dense(model, exclude=['1', '5', '7']).save(sys.argv[1])\n"
+    )
+    for seed in ("1", "2", "3"):
+        command = [sys.executable, "-c", program, str(tmp_path / seed)]
+        subprocess.run(command, check=True, env={**os.environ, "PYTHONHASHSEED": seed})
+    assert len({(tmp_path / seed).read_bytes() for seed in ("1", "2", "3")}) == 1
 
 
 def test_a_failed_save_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

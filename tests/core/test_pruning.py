@@ -2,18 +2,26 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.utils import prune
 
 import activeprune as ap
 from activeprune.core.pruning import layer_quotas
-from tests.core.test_activation import algorithm_1, journeys
-from tests.helpers import SmallNet, layers, positions, random_masks, slow_lowest, small_batches
-
-BIG = 270_896  # ResNet-20's prunable weights
-
+from tests.helpers import (
+    SmallNet,
+    algorithm_1,
+    holder,
+    journeys,
+    layers,
+    positions,
+    random_masks,
+    same_state,
+    slow_lowest,
+    small_batches,
+    snapshot,
+)
 
 # -- X alone
 
@@ -63,7 +71,7 @@ def test_global_magnitude_agrees_with_torch_where_there_are_no_ties() -> None:
     theirs.load_state_dict(ours.state_dict())
     masks = ap.Masks.dense(ours)
     for amount in (17, 60, 33):
-        masks = ap.prune_by("global_magnitude", ours, masks, amount)
+        masks = ap.prune_cycle("global_magnitude", ours, masks, amount).masks
         layers_of_theirs = [(theirs.conv1, "weight"), (theirs.conv2, "weight"), (theirs.fc, "weight")]
         prune.global_unstructured(layers_of_theirs, prune.L1Unstructured, amount=amount)
         for name, mask in masks.items():
@@ -104,88 +112,118 @@ def test_layer_quotas_add_up_and_are_the_exact_share_rounded(alive: list[int], d
 
 
 @given(layers(), st.data())
-def test_scope_layer_takes_the_lowest_of_each_layers_quota(drawn: tuple, data: st.DataObject) -> None:
+def test_scope_layer_takes_the_lowest_of_each_layer(drawn: tuple, data: st.DataObject) -> None:
     scores, masks = drawn
     count = data.draw(st.integers(0, masks.alive))
     after = ap.prune_lowest(masks, scores, count, scope="layer")
-    quotas = layer_quotas({name: int(mask.sum()) for name, mask in masks.items()}, count)
-    expected: set[tuple[str, int]] = set()
-    for name, quota in quotas.items():
-        expected |= slow_lowest(scores, {name: masks[name]}, quota)
-    assert positions(masks) - positions(after) == expected
+    assert after.alive == masks.alive - count
+    for name, mask in masks.items():
+        gone = int(mask.sum() - after[name].sum())
+        assert abs(gone - count * int(mask.sum()) / masks.alive) < 1
+        assert positions({name: mask & ~after[name]}) == slow_lowest(scores, {name: mask}, gone)
 
 
 def test_layer_magnitude_keeps_the_same_fraction_everywhere() -> None:
     model = nn.Sequential(nn.Linear(10, 10), nn.Linear(10, 20), nn.Linear(20, 5))
     model[1].weight.data *= 100  # a global comparison would spare this layer
-    masks = ap.prune_by("layer_magnitude", model, ap.Masks.dense(model), 80)
+    masks = ap.prune_cycle("layer_magnitude", model, ap.Masks.dense(model), 80).masks
     assert [int(mask.sum()) for mask in masks.values()] == [80, 160, 80]
 
 
 # -- X and AP together
 
 
-@given(journeys(), st.sampled_from([(0.5, 0.25), (0.3, 0.3), (0.2, 0.02), (1.0, 0.5), (0.6, 0.0)]))
-def test_x_goes_first_ap_second_and_x_fills_what_ap_cannot_find(journey: tuple, rates: tuple[float, float]) -> None:
+RATES = [(0.5, 0.25), (0.3, 0.3), (0.2, 0.02), (1.0, 0.5), (0.6, 0.0)]
+
+
+@given(journeys(), st.sampled_from(RATES), st.sampled_from(["global", "layer"]))
+def test_x_goes_first_ap_second_and_x_fills_what_ap_cannot_find(
+    journey: tuple, rates: tuple[float, float], scope: str
+) -> None:
     masks, trained, start, _ = journey
-    budget = ap.Budget(*rates)
-    try:
-        n_x, n_ap = budget.split(masks.alive)
-    except ap.InputError:
-        return
+    model = holder(trained)
+    assume(rates[0] * masks.alive >= 0.5)
+    n_x, n_ap = ap.Budget(*rates).split(masks.alive)
+    pruned = ap.prune_cycle("global_magnitude", model, masks, n_x, n_ap, start, scope=scope)
     scores = {name: weight.abs() for name, weight in trained.items()}
-    cut = ap.cut(masks, scores, budget, trained, start)
-    by_x = slow_lowest(scores, masks, n_x)
-    after_x = ap.prune_lowest(masks, scores, n_x)
+    after_x = ap.prune_lowest(masks, scores, n_x, scope)
     by_ap = algorithm_1(after_x, trained, start, n_ap)
-    after_ap = ap.activate(after_x, trained, start, n_ap)
-    rest = slow_lowest(scores, after_ap, n_ap - len(by_ap))
-    assert not by_x & by_ap
-    assert positions(masks) - positions(cut.masks) == by_x | by_ap | rest
-    assert (cut.by_method, cut.by_rule, cut.shortfall) == (n_x + len(rest), len(by_ap), len(rest))
-    assert masks.alive - cut.masks.alive == n_x + n_ap
+    chosen = {n: torch.tensor([(n, i) in by_ap for i in range(m.numel())]).view_as(m) for n, m in masks.items()}
+    after_ap = after_x.without(chosen)
+    shortfall = n_ap - len(by_ap)
+    assert pruned.masks == ap.prune_lowest(after_ap, scores, shortfall, scope)
+    assert (pruned.by_method, pruned.by_rule, pruned.shortfall) == (n_x + shortfall, len(by_ap), shortfall)
+    assert masks.alive - pruned.masks.alive == n_x + n_ap
 
 
 @given(journeys())
 def test_solo_goes_on_with_the_least_moved_others_when_negative_weights_run_out(journey: tuple) -> None:
-    masks, trained, start, _ = journey
-    budget = ap.Budget(p=0.8, q=0.1)
-    try:
-        count = sum(budget.split(masks.alive))
-    except ap.InputError:
-        return
-    cut = ap.cut_solo(masks, budget, trained, start)
+    masks, trained, start, count = journey
+    pruned = ap.prune_solo(holder(trained), masks, count, start)
     negative = algorithm_1(masks, trained, start, count)
     movement = {name: (trained[name] - start[name]).abs() for name in masks}
     others = slow_lowest(movement, ap.activate(masks, trained, start, count), count - len(negative))
-    assert positions(masks) - positions(cut.masks) == negative | others
-    assert (cut.by_method, cut.by_rule, cut.shortfall) == (0, count, len(others))
+    assert positions(masks) - positions(pruned.masks) == negative | others
+    assert (pruned.by_method, pruned.by_rule, pruned.shortfall) == (0, len(negative), len(others))
 
 
-def thirteen_cycles(variant: str, weights: dict[str, Tensor], start: dict[str, Tensor]) -> list[int]:
+def test_the_literal_reading_gives_the_rest_to_x() -> None:
+    trained = {"a.weight": torch.tensor([1.0, -2.0, 3.0, -4.0])}
+    start = {"a.weight": torch.tensor([1.1, -2.2, 3.3, -4.4])}
+    masks = ap.Masks({"a.weight": torch.ones(4, dtype=torch.bool)})
+    pruned = ap.prune_cycle("global_magnitude", holder(trained), masks, 0, 2, start, rule="ap_first_q")
+    assert pruned.masks["a.weight"].tolist() == [False, False, True, True]  # -2 by the rule, then 1 by magnitude
+    assert (pruned.by_method, pruned.by_rule, pruned.shortfall) == (1, 1, 1)
+
+
+def thirteen_cycles(variant: str, model: nn.Module, start: dict[str, Tensor]) -> list[int]:
     """The alive weights after each cycle; training is not needed to count."""
-    masks = ap.Masks({name: torch.ones_like(weight, dtype=torch.bool) for name, weight in weights.items()})
+    masks = ap.Masks({name: torch.ones_like(weight, dtype=torch.bool) for name, weight in start.items()})
     alive = []
     for cycle in range(13):
-        scores = {name: weight.abs() for name, weight in weights.items()}
+        q = {"plain": 0.0, "ap_lite": 0.02 if cycle == 12 else 0.0}.get(variant, 0.02)
+        n_x, n_ap = ap.Budget(0.2, q).split(masks.alive)
         if variant == "solo":
-            masks = ap.cut_solo(masks, ap.Budget(0.2, 0.02), weights, start).masks
+            masks = ap.prune_solo(model, masks, n_x + n_ap, start).masks
         else:
-            q = {"plain": 0.0, "ap_pro": 0.02, "ap_lite": 0.02 if cycle == 12 else 0.0, "q5": 0.05}[variant]
-            scope = "layer" if variant == "q5" else "global"
-            masks = ap.cut(masks, scores, ap.Budget(0.2, q), weights, start, scope=scope).masks
+            method = "layer_magnitude" if variant == "layer" else "global_magnitude"
+            masks = ap.prune_cycle(method, model, masks, n_x, n_ap, start).masks
         alive.append(masks.alive)
     return alive
 
 
 def test_all_variants_have_the_same_density_after_each_of_13_cycles() -> None:
-    sizes = {"stem": 432, "stage1": 13_824, "stage2": 51_000, "stage3": 205_000, "fc": 640}
+    sizes = {"stem.weight": 432, "stage1.weight": 13_824, "stage2.weight": 51_000, "stage3.weight": 205_000}
     weights = {name: torch.randn(size) for name, size in sizes.items()}
     start = {name: weight + 0.1 * torch.randn_like(weight) for name, weight in weights.items()}
-    plain = thirteen_cycles("plain", weights, start)
-    for variant in ("ap_pro", "ap_lite", "solo", "q5"):
-        assert thirteen_cycles(variant, weights, start) == plain
-    assert plain[-1] / BIG == pytest.approx(0.8**13, abs=1e-5)
+    plain = thirteen_cycles("plain", holder(weights), start)
+    for variant in ("ap_pro", "ap_lite", "solo", "layer"):
+        assert thirteen_cycles(variant, holder(weights), start) == plain
+    assert plain[-1] / sum(sizes.values()) == pytest.approx(0.8**13, abs=1e-5)
+
+
+def test_a_cycle_changes_neither_the_model_nor_the_masks() -> None:
+    model = SmallNet()
+    masks, start = random_masks(model), snapshot(SmallNet())
+    before, alive = snapshot(model), positions(masks)
+    ap.prune_cycle("lamp", model, masks, 20, 5, start)
+    ap.prune_solo(model, masks, 20, start)
+    assert same_state(model, before)
+    assert positions(masks) == alive
+
+
+def test_the_methods_own_scope_is_used_unless_another_is_given() -> None:
+    model = nn.Sequential(nn.Linear(10, 10), nn.Linear(10, 10))
+    model[1].weight.data *= 100
+    masks = ap.Masks.dense(model)
+    for method, scope, expected in [
+        ("layer_magnitude", None, [80, 80]),
+        ("layer_magnitude", "global", [60, 100]),
+        ("global_magnitude", None, [60, 100]),
+        ("global_magnitude", "layer", [80, 80]),
+    ]:
+        after = ap.prune_cycle(method, model, masks, 40, scope=scope).masks
+        assert [int(mask.sum()) for mask in after.values()] == expected
 
 
 # -- mistakes
@@ -197,13 +235,18 @@ def test_counts_that_cannot_be_are_refused() -> None:
     scores = ap.score("global_magnitude", model, masks)
     for count in (masks.alive + 1, -1):
         says = f"cannot prune {count} of {masks.alive} alive weights"
-        with pytest.raises(ap.InputError, match=says):
-            ap.prune_lowest(masks, scores, count)
-        with pytest.raises(ap.InputError, match=says):
-            ap.prune_by("global_magnitude", model, masks, count)
-    assert ap.prune_lowest(masks, scores, masks.alive).alive == 0
+        for prune_it in (
+            lambda count: ap.prune_lowest(masks, scores, count),
+            lambda count: ap.prune_cycle("global_magnitude", model, masks, count),
+            lambda count: ap.prune_cycle("global_magnitude", model, masks, 0, count, snapshot(model)),
+            lambda count: ap.prune_solo(model, masks, count, snapshot(model)),
+        ):
+            with pytest.raises(ap.InputError, match=says):
+                prune_it(count)
+    nothing = ap.prune_lowest(masks, scores, masks.alive)
+    assert nothing.alive == 0
     with pytest.raises(ap.InputError, match="nothing left to prune"):
-        ap.cut(ap.prune_lowest(masks, scores, masks.alive), scores, ap.Budget(0.2))
+        ap.Budget(0.2).split(nothing.alive)
 
 
 def test_scores_of_another_model_are_refused() -> None:
@@ -214,6 +257,8 @@ def test_scores_of_another_model_are_refused() -> None:
         (good | {"c": torch.zeros(1)}, "there is no mask for layer 'c'"),
         (good | {"a": torch.zeros(3)}, r"scores of layer 'a' are \(3,\), its mask is \(2,\)"),
         (good | {"b": torch.tensor([torch.nan])}, "scores of layer 'b': 1 of them are NaN or infinite"),
+        (good | {"b": [0.5]}, "scores of layer 'b' are no tensor of real numbers"),
+        (good | {"b": torch.tensor([1j])}, "scores of layer 'b' are no tensor of real numbers"),
     ]:
         for scope in ("global", "layer"):
             with pytest.raises(ap.InputError, match=says):
@@ -228,13 +273,17 @@ def test_a_network_that_diverged_is_an_error_and_not_a_choice() -> None:
     masks = ap.Masks.dense(model)
     for method in ("global_magnitude", "layer_magnitude", "lamp", "global_gradient", "fisher", "synflow"):
         with pytest.raises(ap.InputError, match=r"scores of layer '\w+.weight': \d+ of them are NaN or infinite"):
-            ap.prune_by(method, model, masks, 10, small_batches(1))
+            ap.prune_cycle(method, model, masks, 10, batches=small_batches(1))
 
 
-def test_ap_needs_both_ends_of_the_training() -> None:
+def test_ap_needs_a_copy_of_where_the_training_started() -> None:
     model = SmallNet()
     masks = ap.Masks.dense(model)
-    scores = ap.score("global_magnitude", model, masks)
-    with pytest.raises(ap.InputError, match="pass both, trained and start"):
-        ap.cut(masks, scores, ap.Budget(0.2, 0.02), trained=model.state_dict())
-    assert ap.cut(masks, scores, ap.Budget(0.2)).by_rule == 0
+    with pytest.raises(ap.InputError, match="pass start="):
+        ap.prune_cycle("global_magnitude", model, masks, 18, 2)
+    alias = model.state_dict()  # changes with the model
+    with pytest.raises(ap.InputError, match=r"share the memory of 'conv1.weight': copy the state before training"):
+        ap.prune_cycle("global_magnitude", model, masks, 18, 2, alias)
+    with pytest.raises(ap.InputError, match="share the memory"):
+        ap.prune_solo(model, masks, 20, alias)
+    assert ap.prune_cycle("global_magnitude", model, masks, 18, 2, snapshot(model)).by_rule == 2

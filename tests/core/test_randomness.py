@@ -17,6 +17,6 @@ def test_seed_purpose_and_index_all_matter() -> None:
 
 
 def test_a_generator_is_on_the_cpu_and_starts_from_its_seed() -> None:
-    drawn = generator(stable_seed(3, "rule", 2))
+    drawn = generator(3, "rule", 2)
     assert drawn.device.type == "cpu"
     assert drawn.initial_seed() == stable_seed(3, "rule", 2)

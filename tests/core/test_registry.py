@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 import activeprune as ap
+from activeprune.cli import main
 from activeprune.core.methods import METHODS
 
 PAPER_METHODS = {
@@ -35,7 +36,7 @@ def test_a_method_of_ones_own_takes_three_lines() -> None:
         return torch.arange(weight.numel(), 0, -1.0).view_as(weight)
 
     model = nn.Linear(3, 2)
-    masks = ap.prune_by("smallest_index_last", model, ap.Masks.dense(model), 2)
+    masks = ap.prune_cycle("smallest_index_last", model, ap.Masks.dense(model), 2).masks
     assert masks["weight"].flatten().tolist() == [True, True, True, True, False, False]
     assert smallest_index_last(torch.zeros(2), torch.ones(2)).tolist() == [2, 1]  # still an ordinary function
 
@@ -49,7 +50,10 @@ def test_options_reach_the_method_and_unknown_ones_are_refused() -> None:
     model = nn.Linear(2, 2)
     masks = ap.Masks.dense(model)
     assert torch.equal(ap.score("power", model, masks, exponent=2.0)["weight"], model.weight.detach() ** 2)
-    with pytest.raises(ap.InputError, match=r"option of method 'power' 'exponnet': did you mean 'exponent'"):
+    assert torch.equal(ap.score("power", model, masks, exponent=2)["weight"], model.weight.detach() ** 2)
+    after = ap.prune_cycle("power", model, masks, 1, options={"exponent": -1.0}).masks
+    assert not after["weight"].flatten()[model.weight.abs().argmax()]
+    with pytest.raises(ap.InputError, match=r"method 'power': unknown option 'exponnet': did you mean 'exponent'"):
         ap.score("power", model, masks, exponnet=2.0)
 
 
@@ -71,8 +75,13 @@ def test_a_method_that_asks_for_what_there_is_not_is_refused_at_once() -> None:
         ap.method("greedy")(lambda weight, activations: weight)
     with pytest.raises(ap.InputError, match="unknown scope 'everywhere'"):
         ap.method("wide", scope="everywhere")(lambda weight: weight)
-    assert "greedy" not in METHODS
-    assert "wide" not in METHODS
+    with pytest.raises(ap.InputError, match="unknown chain 'at-init': did you mean 'at_init'"):
+        ap.method("early", chain="at-init")(lambda weight: weight)
+    with pytest.raises(ap.InputError, match="method 'never': rounds = 0"):
+        ap.method("never", rounds=0)(lambda weight: weight)
+    with pytest.raises(ap.InputError, match="method 'clash': an option cannot be called 'seed'"):
+        ap.method("clash")(lambda weight, seed=0: weight)
+    assert not {"greedy", "wide", "early", "never", "clash"} & set(METHODS)
 
 
 def test_a_misspelt_name_gets_its_neighbour() -> None:
@@ -85,7 +94,9 @@ def test_a_misspelt_name_gets_its_neighbour() -> None:
 
 
 @pytest.mark.usefixtures("_clean_registry")
-def test_an_installed_package_offers_methods_by_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_installed_package_offers_methods_by_entry_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "guest_methods.py").write_text(
         "def upside_down(weight, mask):\n    'Keeps the small ones.'\n    return -weight.abs()\nnumber = 3\n"
     )
@@ -93,7 +104,8 @@ def test_an_installed_package_offers_methods_by_entry_point(tmp_path: Path, monk
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: guest\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(
-        "[activeprune.methods]\nupside_down = guest_methods:upside_down\nbroken = guest_methods:number\n"
+        "[activeprune.methods]\nupside_down = guest_methods:upside_down\n"
+        "number = guest_methods:number\nbroken = no_such_module:at_all\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "guest_methods", raising=False)
@@ -102,5 +114,9 @@ def test_an_installed_package_offers_methods_by_entry_point(tmp_path: Path, monk
     model = nn.Linear(4, 1)
     assert torch.equal(ap.score("upside_down", model, ap.Masks.dense(model))["weight"], -model.weight.detach().abs())
     assert METHODS["upside_down"].summary == "Keeps the small ones."
-    with pytest.raises(ap.InputError, match=r"entry point 'broken' of activeprune.methods is no function but 3"):
+    with pytest.raises(ap.InputError, match=r"method 'number' .*'guest_methods:number' is no function but 3"):
+        METHODS["number"]
+    with pytest.raises(ap.InputError, match=r"'no_such_module:at_all' cannot be imported: ModuleNotFoundError"):
         METHODS["broken"]
+    assert main(["list", "methods"]) == 0  # the others are still listed
+    assert "cannot be imported" in capsys.readouterr().out

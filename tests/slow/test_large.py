@@ -7,8 +7,7 @@ import torch
 
 import activeprune as ap
 from activeprune.core.methods.magnitude import lamp
-from tests.core.test_hold import dead_are_zero, step
-from tests.helpers import SmallNet, random_masks
+from tests.helpers import SmallNet, pruned_are_zero, random_masks, train
 
 pytestmark = pytest.mark.slow
 
@@ -47,9 +46,9 @@ def test_pruned_stays_pruned_under_a_real_torch_compile() -> None:
     compiled = torch.compile(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-2)
     masks.hold(model, optimizer)
-    step(compiled, optimizer, steps=4)
-    assert dead_are_zero(model, masks)
-    fewer = ap.prune_by("lamp", model, masks, masks.alive // 2)
+    train(compiled, optimizer, steps=4)
+    assert pruned_are_zero(model, masks)
+    fewer = ap.prune_cycle("lamp", model, masks, masks.alive // 2).masks
     fewer.hold(model, optimizer)
-    step(compiled, optimizer, steps=4)
-    assert dead_are_zero(model, fewer)
+    train(compiled, optimizer, steps=4)
+    assert pruned_are_zero(model, fewer)

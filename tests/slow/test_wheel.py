@@ -41,5 +41,5 @@ def test_wheel_installs_and_runs_in_an_empty_environment(tmp_path: Path) -> None
     assert "lamp" in {row["name"] for row in listed["methods"]}
     assert "table1" in {row["name"] for row in listed["paper"]}
     program = "import activeprune as ap, torch; m = torch.nn.Linear(4, 3)"
-    program += "; print(ap.prune_by('lamp', m, ap.Masks.dense(m), 5))"
+    program += "; print(ap.prune_cycle('lamp', m, ap.Masks.dense(m), 5).masks)"
     assert "7 of 12 weights alive" in run(python, "-c", program, cwd=tmp_path)

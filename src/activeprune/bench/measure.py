@@ -4,24 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import platform
-import re
 import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
-
-
-def machine(device: torch.device) -> str:
-    """The processor and what torch makes of it, to stand beside a number."""
-    if device.type == "cuda":
-        return f"{torch.cuda.get_device_name(device)}, torch {torch.__version__}"
-    cpuinfo = Path("/proc/cpuinfo")
-    models = re.findall(r"^model name\s*:\s*(.+)$", cpuinfo.read_text(), re.MULTILINE) if cpuinfo.exists() else []
-    processor = models[0] if models else platform.processor() or platform.machine()
-    return f"{processor}, {torch.get_num_threads()} threads, torch {torch.__version__}"
 
 
 def seconds(

@@ -68,7 +68,7 @@ def _measure(name: str, device: torch.device, repeats: int) -> Iterator[Row]:
     model = nn.ModuleList(SIZES[name]()).to(device)
     masks = Masks.dense(model)
     start = {key: value + 0.01 * torch.randn_like(value) for key, value in model.state_dict().items()}
-    size = sum(weight.numel() * weight.element_size() for weight in masks.check(model).values())
+    size = sum(weight.numel() * weight.element_size() for weight in masks.weights_of(model).values())
     count, by_ap = int(P * masks.alive), int(Q * masks.alive)
 
     def torch_prunes() -> None:

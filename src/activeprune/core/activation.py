@@ -15,10 +15,10 @@ from torch import Tensor
 
 from .errors import InputError, listed
 from .masks import Masks
-from .prunable import widened
+from .precision import widened
 from .randomness import generator
 from .registry import Registry, origin_of, summary_of
-from .select import lowest
+from .selection import lowest
 
 Tensors = Mapping[str, Tensor]
 
@@ -40,7 +40,7 @@ class Journey:
         """Alive and θ* < 0: without it, the neuron's pre-activation rises."""
         return {name: (self.trained[name] < 0).logical_and_(alive) for name, alive in self.alive.items()}
 
-    def lottery(self) -> dict[str, Tensor]:
+    def random_numbers(self) -> dict[str, Tensor]:
         """A uniform random number for every weight."""
         return {
             name: torch.rand(alive.shape, generator=self.generator).to(alive.device)
@@ -68,7 +68,7 @@ class Rule:
 RULES: Registry[Rule] = Registry("activation rule", "activeprune.rules", make=Rule)
 
 
-def rule(name: str) -> Callable[[Function], Function]:
+def activation_rule(name: str) -> Callable[[Function], Function]:
     """Registers an activation rule under `name`."""
 
     def register(function: Function) -> Function:
@@ -78,43 +78,46 @@ def rule(name: str) -> Callable[[Function], Function]:
     return register
 
 
-@rule("ap")
+@activation_rule("ap")
 def ap(journey: Journey, count: int) -> dict[str, Tensor]:
     """Of the negative weights, those that moved least: Algorithm 1."""
     return lowest(journey.movement(), journey.negative(), count, "movement")
 
 
-@rule("ap_first_q")
+@activation_rule("ap_first_q")
 def ap_first_q(journey: Journey, count: int) -> dict[str, Tensor]:
     """Of all weights, the `count` that moved least; the negative ones among them go. Algorithm 1 read literally."""
-    least_moved = lowest(journey.movement(), journey.alive, count, "movement")
-    negative = journey.negative()
-    return {name: chosen & negative[name] for name, chosen in least_moved.items()}
+    first = lowest(journey.movement(), journey.alive, count, "movement")
+    below_zero = journey.negative()
+    return {name: chosen & below_zero[name] for name, chosen in first.items()}
 
 
-@rule("least_moved")
+@activation_rule("least_moved")
 def least_moved(journey: Journey, count: int) -> dict[str, Tensor]:
     """Those that moved least, of any sign: AP without its second step."""
     return lowest(journey.movement(), journey.alive, count, "movement")
 
 
-@rule("negative")
+@activation_rule("negative")
 def negative(journey: Journey, count: int) -> dict[str, Tensor]:
     """Random negative weights: AP without its first step."""
-    return lowest(journey.lottery(), journey.negative(), count, "random numbers")
+    return lowest(journey.random_numbers(), journey.negative(), count, "random numbers")
 
 
-@rule("random")
+@activation_rule("random")
 def random(journey: Journey, count: int) -> dict[str, Tensor]:
     """Random weights: AP without either step."""
-    return lowest(journey.lottery(), journey.alive, count, "random numbers")
+    return lowest(journey.random_numbers(), journey.alive, count, "random numbers")
 
 
-def activate(masks: Masks, trained: Tensors, start: Tensors, count: int, rule: str = "ap", seed: int = 0) -> Masks:
+def activate(
+    masks: Masks, trained: Tensors, start: Tensors, count: int, rule: str = "ap", seed: int = 0, cycle: int = 0
+) -> Masks:
     """`count` fewer alive, chosen by AP: of the negative weights of θ* (`trained`), those that moved least from θ0
     (`start`). Both are state dicts. Movement is computed in float32 or wider.
 
-    Fewer than `count` go when the rule finds no more candidates.
+    Fewer than `count` go when the rule finds no more candidates. Rules that draw random numbers draw them by `seed` and
+    `cycle`.
 
     >>> masks = Masks({"w": torch.ones(4, dtype=torch.bool)})
     >>> trained = {"w": torch.tensor([-1.0, 0.5, -0.2, -0.3])}
@@ -123,9 +126,13 @@ def activate(masks: Masks, trained: Tensors, start: Tensors, count: int, rule: s
     tensor([False,  True, False,  True])
     """
     chosen_rule = RULES[rule]
-    if not 0 <= count <= masks.alive:
-        raise InputError(f"cannot prune {count} of {masks.alive} alive weights")
-    journey = Journey(masks, _weights(trained, masks, "trained"), _weights(start, masks, "start"), generator(seed))
+    masks.check_count(count)
+    journey = Journey(
+        alive=masks,
+        trained=_weights(trained, masks, "trained"),
+        start=_weights(start, masks, "start"),
+        generator=generator(seed, "rule", cycle),
+    )
     return masks.without(chosen_rule.function(journey, count))
 
 

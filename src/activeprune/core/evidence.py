@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from functools import cached_property
 
 import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.modules.batchnorm import _BatchNorm
 
-from .batches import Batch, Batches, LossFn, loss_of, samples_of
+from .calling import Batch, Batches, LossFn, call, eval_mode, loss_of, samples_of
 from .errors import InputError
 from .masks import Masks
-from .prunable import unwrapped, widened
-from .randomness import generator
+from .precision import widened
+from .prunable import unwrapped
+
+Tensors = dict[str, Tensor]
+OfBatch = Callable[[Tensors, Batch], Tensors]
 
 
 class Evidence:
@@ -28,20 +28,26 @@ class Evidence:
         self,
         model: nn.Module,
         masks: Masks,
+        generator: torch.Generator,
         batches: Batches | None = None,
         loss_fn: LossFn | None = None,
         graph: object = None,
-        seed: int = 0,
     ) -> None:
-        parameters = masks.check(model)
+        self._parameters = masks.weights_of(model)
         self.model = unwrapped(model)
         self.masks = masks
-        self.graph = graph
-        self.generator = generator(seed)
-        self.weights = {name: widened(parameter) for name, parameter in parameters.items()}
-        self._parameters = parameters
+        self.generator = generator
+        self.weights = {name: widened(parameter) for name, parameter in self._parameters.items()}
         self._batches = batches
         self._loss_fn = loss_fn
+        self._graph = graph
+
+    @property
+    def graph(self) -> object:
+        """The weight graph that was passed in; an error when there is none."""
+        if self._graph is None:
+            raise InputError("it needs the weight graph of the model: pass graph=")
+        return self._graph
 
     def batches(self) -> Iterator[Batch]:
         """The batches that were passed in; an error when there are none."""
@@ -50,22 +56,29 @@ class Evidence:
             count += 1
             yield batch
         if not count:
-            raise InputError("it needs batches of training data: pass batches=[(input, target), ...], e.g. 20 of them")
+            raise InputError("it needs batches of training data: pass batches=[(input, target), ...]")
 
-    @cached_property
-    def gradient(self) -> dict[str, Tensor]:
-        """Gradient of the loss, averaged over the batches."""
-        return self._mean_over_batches(self._gradient_of)
+    def masked_weights(self) -> Tensors:
+        """Fresh leaves of autograd: the weights in the model's own precision, pruned ones 0."""
+        return {
+            name: parameter.detach().masked_fill(~self.masks[name].to(parameter.device), 0).requires_grad_()
+            for name, parameter in self._parameters.items()
+        }
 
-    def gradient_with_batch_statistics(self) -> dict[str, Tensor]:
-        """The same with batch-norm as in training, for a network whose running statistics have seen no data."""
-        return self._mean_over_batches(self._gradient_of, batch_statistics=True)
+    def gradient(self, batch_statistics: bool = False) -> Tensors:
+        """Gradient of the loss, averaged over the batches.
 
-    def squared_gradient(self) -> dict[str, Tensor]:
+        With `batch_statistics` batch-norm works as in training: for a network whose running statistics have seen
+        no data yet.
+        """
+        total, count = self._sum_over_batches(self._gradient_of, batch_statistics)
+        return {name: value / count for name, value in total.items()}
+
+    def squared_gradient(self) -> Tensors:
         """Mean over all samples of the squared gradient of a single sample's loss (empirical Fisher diagonal)."""
         samples = 0
 
-        def squares(leaves: Mapping[str, Tensor], batch: Batch) -> dict[str, Tensor]:
+        def squares(leaves: Tensors, batch: Batch) -> Tensors:
             nonlocal samples
             total = {name: torch.zeros_like(leaf, dtype=torch.float64) for name, leaf in leaves.items()}
             for sample in samples_of(batch):
@@ -74,44 +87,35 @@ class Evidence:
                     total[name] += grad.double().square()
             return total
 
-        total = self._sum_over_batches(squares)[0]
-        return {name: (value / samples).float() for name, value in total.items()}
+        total, _ = self._sum_over_batches(squares)
+        return {name: (value / samples).to(self.weights[name].dtype) for name, value in total.items()}
 
-    def hessian_diagonal(self, probes: int) -> dict[str, Tensor]:
+    def hessian_diagonal(self, probes: int) -> Tensors:
         """Hutchinson's estimate of diag(H): the mean of v * (H v) over `probes` random sign vectors a batch."""
         if probes < 1:
             raise InputError(f"probes = {probes}: at least 1 is needed")
 
-        def estimate(leaves: Mapping[str, Tensor], batch: Batch) -> dict[str, Tensor]:
+        def estimate(leaves: Tensors, batch: Batch) -> Tensors:
             with sdpa_kernel(SDPBackend.MATH):  # the fused attention kernels have no second derivative
-                loss = loss_of(self.model, self._tensors(leaves), batch, self._loss_fn)
-                grads = _grad(loss, leaves, create_graph=True)
+                loss = loss_of(call(self.model, leaves, batch), batch, self._loss_fn)
+                grads = gradients(loss, leaves, create_graph=True)
                 total = {name: torch.zeros_like(leaf) for name, leaf in leaves.items()}
                 for _ in range(probes):
                     signs = {name: self._signs(leaf) for name, leaf in leaves.items()}
                     slope = sum(((grads[name] * signs[name]).sum() for name in leaves), start=loss.new_zeros(()))
-                    for name, product in _grad(slope, leaves, retain_graph=True).items():
+                    for name, product in gradients(slope, leaves, retain_graph=True).items():
                         total[name] += signs[name] * product / probes
             return total
 
-        return self._mean_over_batches(estimate)
-
-    # -- how
-
-    def _mean_over_batches(
-        self, of: Callable[[Mapping[str, Tensor], Batch], dict[str, Tensor]], batch_statistics: bool = False
-    ) -> dict[str, Tensor]:
-        total, count = self._sum_over_batches(of, batch_statistics)
+        total, count = self._sum_over_batches(estimate)
         return {name: value / count for name, value in total.items()}
 
-    def _sum_over_batches(
-        self, of: Callable[[Mapping[str, Tensor], Batch], dict[str, Tensor]], batch_statistics: bool = False
-    ) -> tuple[dict[str, Tensor], int]:
+    def _sum_over_batches(self, of: OfBatch, batch_statistics: bool = False) -> tuple[Tensors, int]:
         """Sum of `of(masked weights, batch)` over the batches, and their number."""
         leaves = self.masked_weights()
-        total: dict[str, Tensor] = {}
+        total: Tensors = {}
         count = 0
-        with torch.enable_grad(), mode(self.model, batch_statistics):
+        with torch.enable_grad(), eval_mode(self.model, batch_statistics):
             for batch in self.batches():
                 count += 1
                 for name, value in of(leaves, batch).items():
@@ -119,28 +123,17 @@ class Evidence:
                     total[name] = total[name] + value if name in total else value
         return total, count
 
-    def masked_weights(self) -> dict[str, Tensor]:
-        """Fresh leaves of autograd: the weights in the model's own precision, pruned ones 0."""
-        return {
-            name: parameter.detach().masked_fill(~self.masks[name].to(parameter.device), 0).requires_grad_()
-            for name, parameter in self._parameters.items()
-        }
-
-    def _gradient_of(self, leaves: Mapping[str, Tensor], batch: Batch) -> dict[str, Tensor]:
-        return _grad(loss_of(self.model, self._tensors(leaves), batch, self._loss_fn), leaves)
-
-    def _tensors(self, leaves: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Leaves, and copies of the buffers, so that nothing that a forward pass updates is the model's own."""
-        return {**{name: buffer.clone() for name, buffer in self.model.named_buffers()}, **leaves}
+    def _gradient_of(self, leaves: Tensors, batch: Batch) -> Tensors:
+        return gradients(loss_of(call(self.model, leaves, batch), batch, self._loss_fn), leaves)
 
     def _signs(self, like: Tensor) -> Tensor:
         drawn = torch.randint(0, 2, like.shape, generator=self.generator, dtype=torch.int8)
         return (drawn.to(like.device).to(like.dtype) * 2).sub_(1)
 
 
-def _grad(
+def gradients(
     of: Tensor, leaves: Mapping[str, Tensor], create_graph: bool = False, retain_graph: bool = False
-) -> dict[str, Tensor]:
+) -> Tensors:
     """Derivatives by name; a weight that the loss does not depend on has derivative 0."""
     grads = torch.autograd.grad(
         of,
@@ -151,16 +144,3 @@ def _grad(
         materialize_grads=True,
     )
     return dict(zip(leaves, grads, strict=True))
-
-
-@contextmanager
-def mode(model: nn.Module, batch_statistics: bool = False) -> Iterator[None]:
-    """Eval mode (with batch-norm in training mode if asked for); every module's own mode comes back."""
-    before = {module: module.training for module in model.modules()}
-    try:
-        for module in before:
-            module.training = batch_statistics and isinstance(module, _BatchNorm)
-        yield
-    finally:
-        for module, training in before.items():
-            module.training = training

@@ -34,6 +34,8 @@ class Masks(Mapping[str, Tensor]):
     """
 
     def __init__(self, tensors: Mapping[str, Tensor], left_out: Iterable[str] | None = None) -> None:
+        if not tensors:
+            raise InputError("masks need at least one weight")
         for name, mask in tensors.items():
             if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
                 raise InputError(f"mask of {name!r} must be a bool tensor, got {getattr(mask, 'dtype', type(mask))}")
@@ -88,13 +90,11 @@ class Masks(Mapping[str, Tensor]):
 
     # -- new masks from old ones
 
-    def without(self, chosen: Mapping[str, Tensor]) -> Masks:
-        """These masks less the positions where `chosen` is True."""
+    def without(self, chosen: Mapping[str, Tensor], reuse: bool = False) -> Masks:
+        """These masks less the positions where `chosen` is True. `reuse`: in the memory of `chosen`, which is lost."""
+        if reuse:
+            return self._like({name: chosen[name].logical_not_().logical_and_(mask) for name, mask in self.items()})
         return self._like({name: mask & ~chosen[name] for name, mask in self.items()})
-
-    def without_(self, chosen: Mapping[str, Tensor]) -> Masks:
-        """The same in the memory of `chosen`, whose tensors become the new masks."""
-        return self._like({name: chosen[name].logical_not_().logical_and_(mask) for name, mask in self.items()})
 
     def to(self, device: torch.device | str) -> Masks:
         """The same masks on another device."""
@@ -105,8 +105,13 @@ class Masks(Mapping[str, Tensor]):
 
     # -- what they do to a model
 
-    def check(self, model: nn.Module) -> dict[str, nn.Parameter]:
-        """The weights these masks are for; an error if they belong to another model."""
+    def check_count(self, count: int) -> None:
+        """Refuses to prune fewer than none or more than are alive."""
+        if not 0 <= count <= self.alive:
+            raise InputError(f"cannot prune {count} of {self.alive} alive weights")
+
+    def weights_of(self, model: nn.Module) -> dict[str, nn.Parameter]:
+        """The weights that these masks are for; an error if they belong to another model."""
         parameters = dict(unwrapped(model).named_parameters(remove_duplicate=False))
         kind = type(unwrapped(model)).__name__
         if absent := [name for name in self if name not in parameters]:
@@ -126,7 +131,7 @@ class Masks(Mapping[str, Tensor]):
     @torch.no_grad()
     def apply_(self, model: nn.Module) -> Masks:
         """Sets every pruned weight of the model to exactly 0."""
-        for name, weight in self.check(model).items():
+        for name, weight in self.weights_of(model).items():
             weight.masked_fill_(~self[name].to(weight.device), 0)
         return self
 
@@ -135,10 +140,10 @@ class Masks(Mapping[str, Tensor]):
 
         Gradients and momentum of pruned weights are cleared and stay 0, and weights loaded with
         `load_state_dict` are masked again. No parameter is renamed and no module wrapped. To prune in the
-        middle of a training, call `hold` of the new masks with the same optimiser. `remove()` on the result
-        ends it; it also works in a `with` statement.
+        middle of a training, `remove()` the hold and `hold` the new masks with the same optimiser. It also works in
+        a `with` statement.
         """
-        self.check(model)
+        self.weights_of(model)
         return Hold(unwrapped(model), dict(self), optimizer)
 
     # -- on disk
@@ -147,15 +152,14 @@ class Masks(Mapping[str, Tensor]):
         """Writes a safetensors file, one bit a weight; names, shapes and order are in its metadata."""
         from safetensors.numpy import save_file
 
-        metadata = {
-            "format": FORMAT,
-            "shapes": json.dumps({name: list(mask.shape) for name, mask in self.items()}),
-            "left_out": json.dumps(None if self._left_out is None else sorted(self._left_out)),
+        description = {
+            "shapes": {name: list(mask.shape) for name, mask in self.items()},
+            "left_out": None if self._left_out is None else sorted(self._left_out),
         }
         bits = {name: np.packbits(mask.reshape(-1).cpu().numpy()) for name, mask in self.items()}
         partial = Path(f"{os.fspath(path)}.partial")
         try:
-            save_file(bits, partial, metadata=metadata)
+            save_file(bits, partial, metadata={FORMAT: json.dumps(description)})  # one key: several come in any order
             partial.replace(path)
         finally:
             partial.unlink(missing_ok=True)
@@ -170,12 +174,13 @@ class Masks(Mapping[str, Tensor]):
         try:
             with safe_open(path, framework="numpy") as file:
                 metadata = file.metadata() or {}
-                if metadata.get("format") != FORMAT:
+                if FORMAT not in metadata:
                     raise InputError(f"{os.fspath(path)} is not a masks file (no {FORMAT!r} in its metadata)")
-                shapes: dict[str, list[int]] = json.loads(metadata["shapes"])
-                tensors = {name: _unpacked(name, file.get_tensor(name), shape) for name, shape in shapes.items()}
-                return cls(tensors, left_out=json.loads(metadata["left_out"]))
-        except (SafetensorError, KeyError, ValueError) as error:
+                description = json.loads(metadata[FORMAT])
+                shapes = description["shapes"].items()
+                tensors = {name: _unpacked(name, file.get_tensor(name), shape) for name, shape in shapes}
+                return cls(tensors, left_out=description["left_out"])
+        except (SafetensorError, KeyError, ValueError, TypeError, AttributeError) as error:
             if isinstance(error, InputError):
                 raise
             raise InputError(f"{os.fspath(path)} is not a readable masks file: {error}") from error

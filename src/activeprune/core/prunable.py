@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 
-import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.conv import _ConvNd
@@ -134,8 +133,3 @@ def _identity(parameter: Tensor) -> object:
     if parameter.device.type == "meta" or parameter.numel() == 0:
         return id(parameter)
     return (parameter.device, parameter.data_ptr(), parameter.numel())
-
-
-def widened(tensor: Tensor) -> Tensor:
-    """Half precision as float32, anything wider as it is: scores never depend on how a value is stored."""
-    return tensor.detach().to(torch.float32) if tensor.dtype.itemsize < 4 else tensor.detach()

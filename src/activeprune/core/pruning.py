@@ -1,21 +1,21 @@
-"""One cycle, exactly: method X removes its share, AP removes its own."""
+"""Scores, the lowest of them, and one whole cycle: method X removes its share, AP removes its own."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from torch import Tensor, nn
 
 from .activation import activate
-from .batches import Batches, LossFn
-from .budget import Budget
+from .calling import Batches, LossFn
 from .errors import InputError, listed, unknown
 from .evidence import Evidence
 from .masks import Masks
 from .methods import METHODS, Scope
-from .select import lowest
+from .randomness import generator
+from .selection import lowest
 
 
 def score(
@@ -26,13 +26,14 @@ def score(
     loss_fn: LossFn | None = None,
     graph: object = None,
     seed: int = 0,
+    cycle: int = 0,
     **options: Any,
 ) -> dict[str, Tensor]:
     """Scores of every prunable weight by method X, higher = keep; at pruned positions they mean nothing.
 
     `batches` (pairs of input and target, or dicts of model arguments) and `loss_fn(output, target)` are for
-    methods that look at the loss, `graph` for those that look at neighbouring layers, `seed` for those that
-    draw random numbers; `options` are the method's own, such as `probes` of `obd`.
+    methods that look at the loss, `graph` for those that look at neighbouring layers; those that draw random
+    numbers draw them by `seed` and `cycle`; `options` are the method's own, such as `probes` of `obd`.
 
     >>> import torch
     >>> model = nn.Linear(2, 1)
@@ -42,10 +43,14 @@ def score(
     """
     known = METHODS[method]
     try:
-        scores = known(Evidence(model, masks, batches, loss_fn, graph, seed), **options)
+        known.check_options(options)
+        evidence = Evidence(model, masks, generator(seed, "method", cycle), batches, loss_fn, graph)
+        if known.batches and batches is None:
+            next(evidence.batches())  # says that they are missing, before any work is done
+        scores = known.scores(evidence, options)
+        _check_scores(scores, masks)
     except InputError as error:
         raise InputError(f"method {method!r}: {error}") from error
-    _check_scores(scores, masks)
     return scores
 
 
@@ -59,16 +64,15 @@ def prune_lowest(masks: Masks, scores: Mapping[str, Tensor], count: int, scope: 
     tensor([ True, False, False,  True])
     """
     _check_scores(scores, masks)
-    if not 0 <= count <= masks.alive:
-        raise InputError(f"cannot prune {count} of {masks.alive} alive weights")
+    masks.check_count(count)
+    if scope not in get_args(Scope):
+        raise unknown("scope", scope, get_args(Scope))
     if scope == "global":
-        return masks.without_(lowest(scores, masks, count, "scores"))
-    if scope != "layer":
-        raise unknown("scope", scope, ("global", "layer"))
+        return masks.without(lowest(scores, masks, count, "scores"), reuse=True)
     chosen: dict[str, Tensor] = {}
     for name, quota in layer_quotas({name: int(mask.count_nonzero()) for name, mask in masks.items()}, count).items():
         chosen |= lowest(scores, {name: masks[name]}, quota, "scores")
-    return masks.without_(chosen)
+    return masks.without(chosen, reuse=True)
 
 
 def layer_quotas(alive: Mapping[str, int], count: int) -> dict[str, int]:
@@ -77,84 +81,104 @@ def layer_quotas(alive: Mapping[str, int], count: int) -> dict[str, int]:
     >>> layer_quotas({"a": 3, "b": 3, "c": 4}, 5)  # 1.5, 1.5 and 2: the one left over goes to the earlier layer
     {'a': 2, 'b': 1, 'c': 2}
     """
-    total = sum(alive.values())
-    quotas = {name: count * a // total for name, a in alive.items()} if total else dict.fromkeys(alive, 0)
-    by_remainder = sorted(alive, key=lambda name: -(count * alive[name] % total)) if total else []
+    total = max(sum(alive.values()), 1)
+    quotas = {name: count * a // total for name, a in alive.items()}
+    by_remainder = sorted(alive, key=lambda name: -(count * alive[name] % total))
     for name in by_remainder[: count - sum(quotas.values())]:
         quotas[name] += 1
     return quotas
 
 
-def prune_by(
+@dataclass(frozen=True)
+class Pruned:
+    """What a cycle removed: `by_method` weights chosen by X and `by_rule` by AP.
+
+    `shortfall` weights of AP's share were chosen by something else, because too few were left that AP may take: by X
+    (they count in `by_method`), or, where AP prunes alone, by the order of movement (they count in neither).
+    """
+
+    masks: Masks
+    by_method: int
+    by_rule: int = 0
+    shortfall: int = 0
+
+
+def prune_cycle(
     method: str,
     model: nn.Module,
     masks: Masks,
-    count: int,
+    n_x: int,
+    n_ap: int = 0,
+    start: Mapping[str, Tensor] | None = None,
+    *,
+    rule: str = "ap",
+    scope: Scope | None = None,
     batches: Batches | None = None,
     loss_fn: LossFn | None = None,
     graph: object = None,
     seed: int = 0,
-    **options: Any,
-) -> Masks:
-    """`count` fewer alive, chosen by method X in its own scope.
+    cycle: int = 0,
+    options: Mapping[str, Any] | None = None,
+) -> Pruned:
+    """One pruning of a trained model: X removes `n_x` weights, then AP `n_ap`, then X what AP could not find.
 
-    A method of many rounds (synflow) is scored anew in each; the alive weights shrink by the same factor a round.
+    The counts come from `Budget(p, q).split(masks.alive)`. `start` is a copy of the state that the training started
+    from. `scope` overrides the method's own. The model is not changed: apply or hold the new masks.
+
+    >>> model = nn.Linear(10, 10)
+    >>> prune_cycle("global_magnitude", model, Masks.dense(model), 20).masks
+    Masks(1 layers, 80 of 100 weights alive, density 0.8000)
     """
     known = METHODS[method]
-    if not 0 <= count <= masks.alive:
-        raise InputError(f"cannot prune {count} of {masks.alive} alive weights")
+    scope = known.scope if scope is None else scope
+    masks.check_count(n_x + n_ap)
+    trained = {name: weight.detach() for name, weight in masks.weights_of(model).items()}
+    origin = _checked_start(start, trained) if n_ap else {}
     if known.rounds > 1 and batches is not None:
-        batches = list(batches)
-    before, after = masks.alive, masks.alive - count
-    for done in range(1, known.rounds + 1):
-        target = after if done == known.rounds else round(before * (after / before) ** (done / known.rounds))
-        if target < masks.alive or done == known.rounds:
-            scores = score(method, model, masks, batches, loss_fn, graph, seed, **options)
-            masks = prune_lowest(masks, scores, masks.alive - target, known.scope)
-    return masks
+        batches = list(batches)  # an iterator would be empty in the second round
 
+    def scores_of(masks: Masks) -> dict[str, Tensor]:
+        return score(method, model, masks, batches, loss_fn, graph, seed, cycle, **(options or {}))
 
-@dataclass(frozen=True)
-class Cut:
-    """What one cycle removed. `shortfall` of AP's share went to method X (or, pruning by AP alone, to weights
-    that are not negative), because too few weights were left that AP may take."""
-
-    masks: Masks
-    by_method: int
-    by_rule: int
-    shortfall: int = 0
-
-
-def cut(
-    masks: Masks,
-    scores: Mapping[str, Tensor],
-    budget: Budget,
-    trained: Mapping[str, Tensor] | None = None,
-    start: Mapping[str, Tensor] | None = None,
-    scope: Scope = "global",
-    rule: str = "ap",
-    seed: int = 0,
-) -> Cut:
-    """One pruning by X and AP: X removes n_x, then AP n_ap, and X what AP could not find."""
-    n_x, n_ap = budget.split(masks.alive)
-    after_x = prune_lowest(masks, scores, n_x, scope)
-    if n_ap == 0:
-        return Cut(after_x, by_method=n_x, by_rule=0)
-    if trained is None or start is None:
-        raise InputError("AP compares the trained weights with those they started from: pass both, trained and start")
-    after_ap = activate(after_x, trained, start, n_ap, rule, seed)
+    after_x, scores = _prune_in_rounds(masks, n_x, known.rounds, scores_of, scope)
+    if not n_ap:
+        return Pruned(after_x, by_method=n_x)
+    after_ap = activate(after_x, trained, origin, n_ap, rule, seed, cycle)
     shortfall = n_ap - (after_x.alive - after_ap.alive)
-    final = prune_lowest(after_ap, scores, shortfall, scope) if shortfall else after_ap
-    return Cut(final, by_method=n_x + shortfall, by_rule=n_ap - shortfall, shortfall=shortfall)
+    final = prune_lowest(after_ap, scores, shortfall, scope)
+    return Pruned(final, by_method=n_x + shortfall, by_rule=n_ap - shortfall, shortfall=shortfall)
 
 
-def cut_solo(masks: Masks, budget: Budget, trained: Mapping[str, Tensor], start: Mapping[str, Tensor]) -> Cut:
+def prune_solo(model: nn.Module, masks: Masks, count: int, start: Mapping[str, Tensor]) -> Pruned:
     """One pruning by AP's metric alone; when the negative weights run out, the least-moved others go."""
-    count = sum(budget.split(masks.alive))
-    after_ap = activate(masks, trained, start, count, "ap")
+    masks.check_count(count)
+    trained = {name: weight.detach() for name, weight in masks.weights_of(model).items()}
+    origin = _checked_start(start, trained)
+    after_ap = activate(masks, trained, origin, count, "ap")
     shortfall = count - (masks.alive - after_ap.alive)
-    final = activate(after_ap, trained, start, shortfall, "least_moved")
-    return Cut(final, by_method=0, by_rule=count, shortfall=shortfall)
+    final = activate(after_ap, trained, origin, shortfall, "least_moved")
+    return Pruned(final, by_method=0, by_rule=count - shortfall, shortfall=shortfall)
+
+
+def _prune_in_rounds(
+    masks: Masks, count: int, rounds: int, scores_of: Callable[[Masks], dict[str, Tensor]], scope: Scope
+) -> tuple[Masks, dict[str, Tensor]]:
+    """`count` fewer alive, scored anew in every round, and the last scores. Each round keeps the same fraction."""
+    before, kept = masks.alive, masks.alive - count
+    for done in range(1, rounds):
+        target = round(before * (kept / max(before, 1)) ** (done / rounds))
+        masks = prune_lowest(masks, scores_of(masks), masks.alive - target, scope)
+    scores = scores_of(masks)
+    return prune_lowest(masks, scores, masks.alive - kept, scope), scores
+
+
+def _checked_start(start: Mapping[str, Tensor] | None, trained: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    if start is None:
+        raise InputError("AP compares the trained weights with those they started from: pass start=")
+    for name, weight in trained.items():
+        if name in start and start[name].data_ptr() == weight.data_ptr() and weight.numel():
+            raise InputError(f"start and model share the memory of {name!r}: copy the state before training")
+    return start
 
 
 def _check_scores(scores: Mapping[str, Tensor], masks: Masks) -> None:
@@ -163,6 +187,8 @@ def _check_scores(scores: Mapping[str, Tensor], masks: Masks) -> None:
     if extra := [name for name in scores if name not in masks]:
         raise InputError(f"scores of another model: there is no mask for layer {listed(extra)}")
     for name, mask in masks.items():
+        if not isinstance(scores[name], Tensor) or scores[name].is_complex():
+            raise InputError(f"scores of layer {name!r} are no tensor of real numbers")
         if scores[name].shape != mask.shape:
             raise InputError(
                 f"scores of layer {name!r} are {tuple(scores[name].shape)}, its mask is {tuple(mask.shape)}"

@@ -7,7 +7,7 @@ import hashlib
 import torch
 
 
-def stable_seed(seed: int, purpose: str, index: int = 0) -> int:
+def stable_seed(seed: int, purpose: str, index: int) -> int:
     """A 63-bit seed that is the same in every process, on every machine, for ever.
 
     >>> stable_seed(0, "method", 1)
@@ -17,6 +17,6 @@ def stable_seed(seed: int, purpose: str, index: int = 0) -> int:
     return int.from_bytes(digest[:8], "big") >> 1
 
 
-def generator(seed: int) -> torch.Generator:
+def generator(seed: int, purpose: str, index: int) -> torch.Generator:
     """A CPU generator, so that CPU and GPU runs draw the same numbers."""
-    return torch.Generator(device="cpu").manual_seed(seed)
+    return torch.Generator(device="cpu").manual_seed(stable_seed(seed, purpose, index))

@@ -38,11 +38,7 @@ class Registry(Mapping[str, T], Generic[T]):
 
     def __getitem__(self, name: str) -> T:
         if name not in self._known and name in (offered := self._offered()):
-            loaded = offered[name].load()
-            if name not in self._known:
-                if not callable(loaded):
-                    raise InputError(f"entry point {name!r} of {self.group} is no function but {loaded!r}")
-                self.add(name, self._make(name, loaded), origin=origin_of(loaded))
+            self._load(offered[name])
         if name not in self._known:
             raise unknown(self.kind, name, self)
         return self._known[name]
@@ -55,6 +51,17 @@ class Registry(Mapping[str, T], Generic[T]):
 
     def __len__(self) -> int:
         return len({*self._known, *self._offered()})
+
+    def _load(self, point: EntryPoint) -> None:
+        where = f"{self.kind} {point.name!r} of the installed package behind {point.value!r}"
+        try:
+            loaded = point.load()
+        except Exception as error:  # whatever a stranger's module does when it is imported
+            raise InputError(f"{where} cannot be imported: {type(error).__name__}: {error}") from error
+        if point.name not in self._known:
+            if not callable(loaded):
+                raise InputError(f"{where} is no function but {loaded!r}")
+            self.add(point.name, self._make(point.name, loaded), origin_of(loaded))
 
     def _offered(self) -> dict[str, EntryPoint]:
         return {point.name: point for point in entry_points(group=self.group)}

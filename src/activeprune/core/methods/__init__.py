@@ -17,18 +17,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 from torch import Tensor
 
-from ..errors import InputError, unknown
+from ..errors import InputError, listed, unknown
 from ..evidence import Evidence
 from ..registry import Registry, origin_of, summary_of
 
 Scope = Literal["global", "layer"]
+Chain = Literal["reinit", "rewind", "continue", "at_init"]
 Function = TypeVar("Function", bound=Callable[..., Any])
+
 OF_A_LAYER = ("weight", "mask", "grad", "generator")
 OF_THE_NETWORK = "evidence"
+SCORE_BATCHES = 20  # of the training data, for a method that looks at the loss
+RESERVED = ("method", "model", "masks", "batches", "loss_fn", "graph", "seed", "cycle")  # parameters of `score`
 
 
 @dataclass(frozen=True)
@@ -38,8 +42,9 @@ class Method:
     name: str
     function: Callable[..., Any]
     scope: Scope = "global"  # whether its scores compare across layers
-    chain: str | None = None  # the only chain of trainings it is defined for
+    chain: Chain | None = None  # the only chain of trainings it is defined for
     rounds: int = 1  # in how many rounds of scoring it removes its share
+    batches: int | None = None  # how many batches it wants by default; None: what its parameters tell
 
     def __post_init__(self) -> None:
         asked = [p.name for p in self._parameters() if p.default is p.empty]
@@ -48,8 +53,16 @@ class Method:
                 f"method {self.name!r} takes ({', '.join(asked)}): a method takes {OF_THE_NETWORK}, "
                 f"or any of {', '.join(OF_A_LAYER)}; options need a default"
             )
-        if self.scope not in ("global", "layer"):
-            raise unknown("scope", self.scope, ("global", "layer"))
+        if taken := [option for option in self.options if option in RESERVED]:
+            raise InputError(f"method {self.name!r}: an option cannot be called {listed(taken)}")
+        if self.scope not in get_args(Scope):
+            raise unknown("scope", self.scope, get_args(Scope))
+        if self.chain is not None and self.chain not in get_args(Chain):
+            raise unknown("chain", self.chain, get_args(Chain))
+        if self.rounds < 1:
+            raise InputError(f"method {self.name!r}: rounds = {self.rounds}, at least 1 is needed")
+        if self.batches is None:
+            object.__setattr__(self, "batches", SCORE_BATCHES if "grad" in asked else 0)
 
     @property
     def summary(self) -> str:
@@ -61,39 +74,49 @@ class Method:
         """Its options and their defaults."""
         return {p.name: p.default for p in self._parameters() if p.default is not p.empty}
 
-    def __call__(self, evidence: Evidence, **options: Any) -> dict[str, Tensor]:
-        """Scores by name."""
-        for option in options:
+    def check_options(self, options: dict[str, Any]) -> None:
+        """Refuses an option that the method does not have, or a value of another type than its default."""
+        for option, value in options.items():
             if option not in self.options:
-                raise unknown(f"option of method {self.name!r}", option, self.options)
+                raise unknown("option", option, self.options)
+            kind = type(self.options[option])
+            fits = type(value) is kind or (kind is float and type(value) is int) or kind is type(None)
+            if not fits:
+                raise InputError(f"option {option} = {value!r} must be of type {kind.__name__}")
+
+    def scores(self, evidence: Evidence, options: dict[str, Any]) -> dict[str, Tensor]:
+        """Scores by name."""
         needs = [p.name for p in self._parameters()]
         if OF_THE_NETWORK in needs:
-            scores: dict[str, Tensor] = self.function(evidence, **options)
-            return scores
-        return {name: self.function(**_of_layer(evidence, name, needs), **options) for name in evidence.masks}
+            return dict(self.function(evidence, **options))
+        grads = evidence.gradient() if "grad" in needs else {}
+        scores = {}
+        for name, mask in evidence.masks.items():
+            weight = evidence.weights[name]
+            offers = {
+                "weight": weight,
+                "mask": mask.to(weight.device),
+                "grad": grads.get(name),
+                "generator": evidence.generator,
+            }
+            scores[name] = self.function(**{need: offers[need] for need in needs if need in offers}, **options)
+        return scores
 
     def _parameters(self) -> list[inspect.Parameter]:
         return list(inspect.signature(self.function).parameters.values())
-
-
-def _of_layer(evidence: Evidence, name: str, needs: list[str]) -> dict[str, Any]:
-    """What a function of one layer asked for; gradients are computed only if it did."""
-    offers: dict[str, Callable[[], Any]] = {
-        "weight": lambda: evidence.weights[name],
-        "mask": lambda: evidence.masks[name].to(evidence.weights[name].device),
-        "grad": lambda: evidence.gradient[name],
-        "generator": lambda: evidence.generator,
-    }
-    return {need: offers[need]() for need in needs if need in offers}
 
 
 METHODS: Registry[Method] = Registry("method", "activeprune.methods", make=Method)
 
 
 def method(
-    name: str, *, scope: Scope = "global", chain: str | None = None, rounds: int = 1
+    name: str, *, scope: Scope = "global", chain: Chain | None = None, rounds: int = 1, batches: int | None = None
 ) -> Callable[[Function], Function]:
     """Registers a method of one's own under `name`.
+
+    `scope`: whether scores compare over the whole network or within a layer; `chain`: the only chain of trainings it
+    is defined for; `rounds`: in how many rounds of scoring it removes its share; `batches`: how many batches of
+    training data it wants (20 for a function that takes `grad`).
 
     >>> @method("large_first_row")
     ... def large_first_row(weight, mask):
@@ -101,7 +124,7 @@ def method(
     """
 
     def register(function: Function) -> Function:
-        METHODS.add(name, Method(name, function, scope, chain, rounds), origin_of(function))
+        METHODS.add(name, Method(name, function, scope, chain, rounds, batches), origin_of(function))
         return function
 
     return register

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..select import descending
+from ..selection import descending
 from . import method
 
 
@@ -37,8 +37,8 @@ def random(weight: Tensor, generator: torch.Generator) -> Tensor:
 def lamp(weight: Tensor, mask: Tensor) -> Tensor:
     """w² / Σ v² over the alive v of the layer that come at or after w in ascending order (Lee et al. 2021).
 
-    Equal magnitudes come in flat-index order, so each has its own denominator. Sums run in float64: in
-    float32 they drift on layers of millions of weights.
+    Equal magnitudes come in flat-index order, so each has its own denominator. Sums run in float64: in float32 they
+    would drift on layers of millions of weights. Computed as (|w| / √Σ v²)², so that the sums alone need float64.
     """
     sizes = weight.abs().masked_fill_(~mask, 0).reshape(-1).flip(0)  # so that of equal ones the later comes first
     values, order = descending(sizes)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.func import functional_call
 
-from ..batches import inputs_of
+from ..calling import call, eval_mode, inputs_of
 from ..errors import InputError
-from ..evidence import Evidence, mode
+from ..evidence import Evidence, gradients
 from . import method
 
 
-@method("synflow", chain="at_init", rounds=100)
+@method("synflow", chain="at_init", rounds=100, batches=1)
 def synflow(evidence: Evidence) -> dict[str, Tensor]:
     """|w · ∂R/∂w|, R the output of the network of absolute weights for an input of ones (Tanaka et al. 2020).
 
@@ -22,10 +21,10 @@ def synflow(evidence: Evidence) -> dict[str, Tensor]:
     if keywords or not isinstance(arguments[0], Tensor) or not arguments[0].is_floating_point():
         raise InputError("synflow needs a network whose only input is a floating-point tensor")
     everything = {**dict(evidence.model.named_parameters()), **dict(evidence.model.named_buffers())}
-    absolute = {n: t.detach().abs().double() for n, t in everything.items() if t.is_floating_point()}
-    leaves = {n: w.detach().abs().double().requires_grad_() for n, w in evidence.masked_weights().items()}
-    with torch.enable_grad(), mode(evidence.model):
+    absolute = {name: t.detach().abs().double() for name, t in everything.items() if t.is_floating_point()}
+    leaves = {name: w.detach().abs().double().requires_grad_() for name, w in evidence.masked_weights().items()}
+    with torch.enable_grad(), eval_mode(evidence.model):
         ones = torch.ones_like(arguments[0][:1], dtype=torch.float64)
-        flow = functional_call(evidence.model, {**absolute, **leaves}, (ones,)).sum()
-    grads = torch.autograd.grad(flow, list(leaves.values()), allow_unused=True, materialize_grads=True)
-    return {n: (w.detach() * g).abs() for (n, w), g in zip(leaves.items(), grads, strict=True)}
+        flow = call(evidence.model, {**absolute, **leaves}, ones).sum()
+    grads = gradients(flow, leaves)
+    return {name: (weight.detach() * grads[name]).abs() for name, weight in leaves.items()}

@@ -52,7 +52,8 @@ def lowest(keys: Mapping[str, Tensor], among: Mapping[str, Tensor], count: int, 
     chosen when it has fewer than `count` positions. Keys elsewhere are not looked at; a NaN or an infinity
     among the candidates is an error that names the layer and `what` the keys are.
     """
-    form = DOUBLE if any(_is_wide(keys[name]) for name in among) else SINGLE
+    keys = {name: keys[name].to(mask.device) for name, mask in among.items()}
+    form = DOUBLE if any(_is_wide(key) for key in keys.values()) else SINGLE
     on_cpu = all(mask.device.type == "cpu" for mask in among.values())
     return (_by_histogram if on_cpu else _by_sort)(keys, among, count, what, form)
 
@@ -88,9 +89,7 @@ def _by_sort(
     keys: Mapping[str, Tensor], among: Mapping[str, Tensor], count: int, what: str, form: _Format
 ) -> dict[str, Tensor]:
     device = next(iter(among.values())).device
-    bad = torch.stack(
-        [(~keys[name].to(mask.device).isfinite() & mask).sum().to(device) for name, mask in among.items()]
-    )
+    bad = torch.stack([(~keys[name].isfinite() & mask).sum().to(device) for name, mask in among.items()])
     for name, number in zip(among, bad.tolist(), strict=True):
         _refuse_non_finite(number, what, name)
     candidate = torch.cat([mask.reshape(-1).to(device) for mask in among.values()])
@@ -125,7 +124,7 @@ def _is_wide(keys: Tensor) -> bool:
 
 def _blocks(keys: Tensor, among: Tensor, form: _Format) -> Iterator[tuple[slice, Tensor, Tensor]]:
     """(where, ordered keys, candidates) in flat-index order, whatever the memory layout."""
-    keys, among = keys.reshape(-1).to(among.device), among.reshape(-1)
+    keys, among = keys.reshape(-1), among.reshape(-1)
     for begin in range(0, keys.numel(), BLOCK):
         where = slice(begin, begin + BLOCK)
         yield where, form.order(keys[where]), among[where]

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import activeprune as ap
-from activeprune.core import select
-from activeprune.core.select import DOUBLE, SINGLE, _by_sort, descending, lowest
+from activeprune.core import selection
+from activeprune.core.selection import DOUBLE, SINGLE, _by_sort, descending, lowest
 from tests.helpers import layers, positions, slow_lowest
 
 
@@ -31,11 +31,11 @@ def test_also_for_floats_without_ties_in_both_widths(drawn: tuple, count: int, d
 def test_blocks_do_not_show(drawn: tuple, count: int) -> None:
     keys, among = drawn
     whole = positions(lowest(keys, among, count, "keys"))
-    size, select.BLOCK = select.BLOCK, 2
+    size, selection.BLOCK = selection.BLOCK, 2
     try:
         assert positions(lowest(keys, among, count, "keys")) == whole
     finally:
-        select.BLOCK = size
+        selection.BLOCK = size
 
 
 @given(layers(), st.integers(0, 40), st.sampled_from([SINGLE, DOUBLE]))
