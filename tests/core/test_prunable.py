@@ -134,6 +134,15 @@ def test_weights_that_are_not_there_yet_or_not_their_own_are_errors() -> None:
         prunable(nn.Sequential(parametrizations.weight_norm(nn.Linear(3, 3))))
 
 
+def test_integer_weights_are_an_error_and_meta_tensors_are_never_shared() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    model[0].weight = nn.Parameter(torch.ones(2, 2, dtype=torch.int8), requires_grad=False)
+    with pytest.raises(ap.InputError, match=r"'0.weight' is torch.int8: only floating-point weights"):
+        prunable(model)
+    with torch.device("meta"):
+        assert len(prunable(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)))) == 2
+
+
 def test_wrappers_do_not_change_names() -> None:
     model = SmallNet()
     names = list(ap.Masks.dense(model))

@@ -84,6 +84,12 @@ def test_a_method_that_asks_for_what_there_is_not_is_refused_at_once() -> None:
     assert not {"greedy", "wide", "early", "never", "clash"} & set(METHODS)
 
 
+@pytest.mark.parametrize("name", ["", None, 3])
+def test_a_method_needs_a_name(name: object) -> None:
+    with pytest.raises(ap.InputError, match="a method needs a name"):
+        ap.method(name)(lambda weight: weight)
+
+
 def test_a_misspelt_name_gets_its_neighbour() -> None:
     model = nn.Linear(2, 2)
     with pytest.raises(ap.InputError, match="unknown method 'golbal_magnitude': did you mean 'global_magnitude'"):
