@@ -24,6 +24,8 @@ with_pip() {
 if [ ! -x "$venv/bin/python" ] || [ -e "$venv/.incomplete" ]; then
     echo "Creating $venv"
     rm -rf "$venv"
+    mkdir -p "$venv"
+    touch "$venv/.incomplete"
     "$python" -m venv "$venv"
 fi
 touch "$venv/.incomplete"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import platform
 import sys
@@ -30,7 +31,11 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
 )
-bench = typer.Typer(help="Measure speed and memory, as ratios within one run.", rich_markup_mode=None)
+bench = typer.Typer(
+    help="Measure speed and memory, as ratios within one run.",
+    epilog="Example:  activeprune bench prune --network vgg19",
+    rich_markup_mode=None,
+)
 app.add_typer(bench, name="bench")
 
 LOG_WIDTH = 120  # columns of a table that goes to a file or a pipe
@@ -92,8 +97,7 @@ def bench_prune_(
     place, rows = machine.device(device), []
     for row in bench_prune.run(network or list(bench_prune.SIZES), place, repeats):
         rows.append(row)
-        if sys.stderr.isatty():
-            print(f"measured {row.step} on {row.network}", file=sys.stderr)
+        print(f"{row.network}: {row.step} {row.seconds:.3f} s", file=sys.stderr, flush=True)
     if as_json:
         _print_json({"machine": machine.described(place), "rows": [row.as_dict() for row in rows]})
         return
@@ -135,6 +139,8 @@ def doctor(as_json: AsJson = False) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command line; returns its exit code: 0 done, 1 failed, 2 bad input, 130 interrupted."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal that cannot show λ still gets the rest
     given = _common_first(sys.argv[1:] if arguments is None else arguments)
     try:
         code = app(given, prog_name="activeprune", standalone_mode=False)
@@ -159,7 +165,7 @@ def _common_first(arguments: list[str]) -> list[str]:
     for argument in queue:
         if argument == "--import":
             common += [argument, *(value for value in [next(queue, None)] if value is not None)]
-        elif argument == "--debug" or argument.startswith("--import="):
+        elif argument in ("--debug", "--version") or argument.startswith("--import="):
             common.append(argument)
         else:
             rest.append(argument)
@@ -176,7 +182,7 @@ def _import(module: str) -> None:
         sys.path.insert(0, "")  # the installed command does not look into the current folder by itself
     try:
         import_module(module)
-    except Exception as error:  # whatever a stranger's module does when it is imported
+    except (Exception, SystemExit) as error:  # whatever a stranger's module does when it is imported
         raise InputError(f"--import {module}: {type(error).__name__}: {error}") from error
 
 

@@ -15,8 +15,8 @@ def device(name: str) -> torch.device:
     """The named device, if this machine has it."""
     try:
         place = torch.device(name)
-        torch.zeros(1, device=place)
-    except (RuntimeError, AssertionError) as error:
+        torch.zeros(1, device=place).item()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise InputError(f"device {name!r} cannot be used here: {str(error).splitlines()[0]}") from error
     return place
 

@@ -1,12 +1,14 @@
 """AP against a direct transcription of Algorithm 1, and its parts."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 import activeprune as ap
-from activeprune.core.activation import RULES
+from activeprune.core.activation import RULES, Rule
 from tests.helpers import algorithm_1, holder, journeys, positions
 
 
@@ -57,13 +59,44 @@ def test_random_rules_follow_seed_and_cycle_and_are_not_the_random_method() -> N
     assert ap.prune_cycle("random", holder(trained), masks, 50, seed=1).masks != choices[0]
 
 
-def test_movement_is_computed_in_float32_when_states_are_narrower() -> None:
-    """In bfloat16 the first difference would round to 0 and win; in float32 it is the larger one."""
+def test_movement_is_computed_in_float32_whatever_the_states_are() -> None:
     masks = ap.Masks({"w": torch.tensor([True, True])})
-    trained = {"w": torch.tensor([-256.0, -1.0], dtype=torch.bfloat16)}
-    start = {"w": torch.tensor([-257.0, -1.0 - 2**-7])}
-    assert start["w"].bfloat16()[0] == trained["w"][0]
-    assert ap.activate(masks, trained, start, 1)["w"].tolist() == [True, False]
+    # bfloat16: the movements are 257 and 256; its own arithmetic rounds the first to a tie, which index 0 would win
+    trained, start = torch.tensor([-256.0, -1.0]).bfloat16(), torch.tensor([1.0, 255.0]).bfloat16()
+    assert (trained - start).abs().tolist() == [256.0, 256.0]
+    assert ap.activate(masks, {"w": trained}, {"w": start}, 1)["w"].tolist() == [True, False]
+    # float64 states: movements of 1e-9 and 1e-10 from 1 are both 0 in float32, a tie that goes to the first
+    wide = torch.tensor([-1.0, -1.0], dtype=torch.float64)
+    moved = wide - torch.tensor([1e-9, 1e-10], dtype=torch.float64)
+    assert ap.activate(masks, {"w": wide}, {"w": moved}, 1)["w"].tolist() == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("returned", "says"),
+    [
+        (lambda alive: {}, "must return a bool tensor of shape"),
+        (lambda alive: {n: m.float() for n, m in alive.items()}, "must return a bool tensor of shape"),
+        (lambda alive: {n: torch.tensor([True]) for n in alive}, "must return a bool tensor of shape"),
+        (lambda alive: {n: torch.ones_like(m) for n, m in alive.items()}, ".* that are pruned already"),
+        (dict, "chose 3 weights, it may choose 1"),
+    ],
+)
+def test_a_rule_of_ones_own_is_checked(returned: Callable, says: str) -> None:
+    RULES._known["mine"] = Rule("mine", lambda journey, count: returned(journey.alive))
+    try:
+        masks = ap.Masks({"w": torch.tensor([True, True, True, False])})
+        with pytest.raises(ap.InputError, match=f"activation rule 'mine' {says}"):
+            ap.activate(masks, {"w": torch.zeros(4)}, {"w": torch.zeros(4)}, 1, rule="mine")
+    finally:
+        del RULES._known["mine"]
+
+
+def test_states_of_compiled_and_data_parallel_models_are_understood() -> None:
+    masks = ap.Masks({"a.weight": torch.tensor([True, True])})
+    plain = {"a.weight": torch.tensor([-1.0, -2.0]), "a.bias": torch.zeros(1)}
+    for prefix in ("_orig_mod.", "module.", "module._orig_mod."):
+        wrapped = {prefix + name: tensor for name, tensor in plain.items()}
+        assert ap.activate(masks, wrapped, plain, 1) == ap.activate(masks, plain, plain, 1)
 
 
 def test_zero_is_not_negative() -> None:

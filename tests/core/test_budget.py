@@ -1,7 +1,9 @@
 """n = floor(p·a + 1/2) go, floor(q·a) of them by AP, in the decimals that were written."""
 
+from decimal import Decimal, localcontext
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,6 +35,21 @@ def test_binary_neighbours_of_decimals_do_not_matter() -> None:
     assert ap.Budget(p=0.07, q=0.07).split(100) == (0, 7)
 
 
+@given(st.integers(100, 10**9), st.lists(st.sampled_from([0.0, 0.01, 0.02, 0.05, 0.1, 0.2]), min_size=13, max_size=13))
+def test_whatever_ap_takes_the_density_after_each_of_13_cycles_is_the_same(total: int, shares: list[float]) -> None:
+    alive = plain = total
+    for q in shares:
+        alive -= sum(ap.Budget(p=0.2, q=q).split(alive))
+        plain -= sum(ap.Budget(p=0.2).split(plain))
+        assert alive == plain
+
+
+def test_the_callers_decimal_precision_does_not_matter() -> None:
+    with localcontext() as context:
+        context.prec = 4
+        assert ap.Budget(p=0.18).split(20_035_018) == (3_606_303, 0)
+
+
 def test_half_a_weight_is_rounded_up() -> None:
     assert ap.Budget(p=0.5).split(5) == (3, 0)
     assert ap.Budget(p=0.5, q=0.5).split(5) == (1, 2)
@@ -55,6 +72,17 @@ def test_half_a_weight_is_rounded_up() -> None:
 def test_what_is_no_share_is_refused_by_name_and_value(p: float, q: float, says: str) -> None:
     with pytest.raises(ap.InputError, match=says):
         ap.Budget(p, q)
+
+
+@pytest.mark.parametrize("p", [Decimal("0.20"), Fraction(1, 5), "0.20", np.float32(0.2), np.float64(0.2)])
+def test_other_kinds_of_numbers_are_understood(p: object) -> None:
+    assert ap.Budget(p=p).split(np.int64(1000)) == (200, 0)
+
+
+@pytest.mark.parametrize("alive", [10.0, "10", None, -10])
+def test_alive_is_a_whole_number(alive: object) -> None:
+    with pytest.raises(ap.InputError, match=r"whole number of weights|nothing left to prune"):
+        ap.Budget(p=0.2).split(alive)
 
 
 def test_pruning_everything_is_allowed_and_pruning_nothing_is_not() -> None:

@@ -19,6 +19,11 @@ def test_samples_of_every_kind_of_batch() -> None:
     second = samples_of(batch)[1]
     assert (second["x"].tolist(), second["labels"].tolist()) == ([[2, 3]], [1])
     assert (second["scale"], second["flag"], len(second["table"])) == (2.0, True, 7)  # not by sample: passed on whole
+    broadcast = {"pos": torch.zeros(1, 2), "x": x, "labels": y}
+    assert [len(sample["pos"]) for sample in samples_of(broadcast)] == [1, 1, 1]
+    for targets in (None, torch.arange(2)):
+        with pytest.raises(ap.InputError, match="one target an input is needed"):
+            samples_of((x, targets))
     with pytest.raises(ap.InputError, match="at least one tensor with a sample dimension"):
         samples_of({"scale": torch.tensor(2.0)})
 

@@ -41,13 +41,12 @@ def test_pruning_in_the_middle_of_training_clears_the_momentum_of_newly_pruned_w
     optimizer = OPTIMIZERS[name](model.parameters())
     train(model, optimizer)
     masks = random_masks(model, alive=0.8)
-    handle = masks.hold(model, optimizer)
+    masks.hold(model, optimizer)
     states = remembered(optimizer, model, masks)
     assert states
     assert all((state == 0).all() for state in states)
     train(model, optimizer)
     assert pruned_are_zero(model, masks)
-    handle.remove()
     fewer = ap.prune_cycle("global_magnitude", model, masks, masks.alive // 2).masks
     fewer.hold(model, optimizer)
     train(model, optimizer)
@@ -102,6 +101,7 @@ def test_autocast_and_gradient_scaling() -> None:
         scaler.scale(loss).backward()
         scaler.step(optimizer)
         scaler.update()
+    assert optimizer.state  # steps were taken
     assert pruned_are_zero(model, masks)
 
 
@@ -167,18 +167,90 @@ def test_names_modules_and_keys_stay_what_they_were() -> None:
     assert [type(m) for m in model.modules()] == modules
 
 
-def test_a_held_model_can_be_copied_and_pickled() -> None:
+def test_a_held_model_can_be_copied_and_pickled_and_the_copies_are_free() -> None:
     model = SmallNet()
     masks = random_masks(model)
     masks.hold(model, OPTIMIZERS["sgd"](model.parameters()))
-    twin = copy.deepcopy(model)
-    twin.load_state_dict(SmallNet().state_dict())
-    assert pruned_are_zero(twin, masks)
     buffer = io.BytesIO()
     torch.save(model, buffer)
     buffer.seek(0)
-    loaded = torch.load(buffer, weights_only=False)
-    assert torch.equal(loaded.fc.weight, model.fc.weight)
+    for twin in (copy.deepcopy(model), torch.load(buffer, weights_only=False)):
+        assert torch.equal(twin.fc.weight, model.fc.weight)
+        twin.load_state_dict(SmallNet().state_dict())
+        assert not pruned_are_zero(twin, masks)
+        assert pruned_are_zero(model, masks)
+
+
+class Noisy(torch.optim.SGD):
+    """Moves every weight, whatever its gradient."""
+
+    def step(self, closure: object = None) -> None:  # type: ignore[override]
+        super().step()
+        with torch.no_grad():
+            for group in self.param_groups:
+                for p in group["params"]:
+                    p += 0.1
+
+
+def test_even_an_optimiser_that_moves_weights_without_a_gradient_is_held() -> None:
+    model = SmallNet()
+    masks = random_masks(model)
+    optimizer = Noisy(model.parameters(), lr=0.1)
+    masks.hold(model, optimizer)
+    train(model, optimizer, steps=2)
+    assert pruned_are_zero(model, masks)
+
+
+def test_gradients_that_arrive_by_other_ways_leave_no_momentum() -> None:
+    model = SmallNet()
+    model.fc.weight.requires_grad_(False)
+    masks = random_masks(model)
+    optimizer = OPTIMIZERS["sgd"](model.parameters())
+    masks.hold(model, optimizer)
+    model.fc.weight.requires_grad_()  # unfrozen later
+    train(model, optimizer, steps=2)
+    for p in model.parameters():
+        p.grad = torch.ones_like(p)  # set by hand
+    optimizer.step()
+    assert pruned_are_zero(model, masks)
+    assert all((state == 0).all() for state in remembered(optimizer, model, masks))
+
+
+def test_gradients_that_are_there_already_are_cleared() -> None:
+    model = SmallNet()
+    masks = random_masks(model)
+    cross_entropy(model(small_batches(1)[0][0]), small_batches(1)[0][1]).backward()
+    masks.hold(model, OPTIMIZERS["sgd"](model.parameters()))
+    weights = dict(model.named_parameters())
+    assert all((weights[name].grad[~mask] == 0).all() for name, mask in masks.items())
+
+
+def test_a_model_with_two_optimisers_needs_both() -> None:
+    model = SmallNet()
+    masks = random_masks(model)
+    convolutions = [p for name, p in model.named_parameters() if not name.startswith("fc")]
+    first, second = OPTIMIZERS["sgd"](convolutions), OPTIMIZERS["adam"](model.fc.parameters())
+    with pytest.raises(ap.InputError, match=r"the optimiser does not have 'fc.weight': pass every optimiser"):
+        masks.hold(model, first)
+    masks.hold(model, first, second)
+    for x, y in small_batches(4):
+        cross_entropy(model(x), y).backward()
+        for optimizer in (first, second):
+            optimizer.step()
+            optimizer.zero_grad()
+    assert pruned_are_zero(model, masks)
+
+
+def test_a_model_has_one_hold_and_the_last_one_counts() -> None:
+    model = SmallNet()
+    masks = random_masks(model)
+    optimizer = OPTIMIZERS["sgd"](model.parameters())
+    masks.hold(model, optimizer)
+    hooks = len(optimizer._optimizer_step_post_hooks)
+    ap.Masks.dense(model).hold(model, optimizer)
+    assert len(optimizer._optimizer_step_post_hooks) == hooks
+    train(model, optimizer, steps=2)
+    assert not pruned_are_zero(model, masks)  # free again
 
 
 def test_removing_the_hold_lets_weights_go() -> None:
@@ -206,6 +278,6 @@ def test_frozen_weights_are_masked_though_they_have_no_gradient() -> None:
 def test_an_optimiser_of_another_model_is_refused_before_anything_changes() -> None:
     model = SmallNet()
     before = snapshot(model)
-    with pytest.raises(ap.InputError, match="holds none of the masked weights"):
+    with pytest.raises(ap.InputError, match=r"the optimiser does not have 'conv1.weight'"):
         random_masks(model).hold(model, torch.optim.SGD(SmallNet().parameters(), lr=0.1))
     assert all(torch.equal(model.state_dict()[name], tensor) for name, tensor in before.items())

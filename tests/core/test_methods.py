@@ -212,6 +212,52 @@ def test_obd_is_exact_where_the_hessian_is_diagonal() -> None:
     torch.testing.assert_close(scores["weight"], model.weight.detach() ** 2 * target / 2)
 
 
+def test_obd_in_half_precision_averages_in_float32_and_knows_a_flat_loss() -> None:
+    model = nn.Linear(3, 1, bias=False).bfloat16()
+    masks, target = ap.Masks.dense(model), torch.tensor([1.0, 4.0, 9.0]).bfloat16()
+    curved = lambda output, c: (c * output.squeeze(1) ** 2).sum() / 2  # noqa: E731
+    scores = ap.score("obd", model, masks, [(torch.eye(3).bfloat16(), target)], loss_fn=curved, probes=1000)
+    torch.testing.assert_close(
+        scores["weight"], model.weight.detach().float() ** 2 * target.float() / 2, rtol=0.02, atol=0
+    )
+    flat = ap.score("obd", model, masks, [(torch.eye(3).bfloat16(), target)], loss_fn=lambda output, _: output.sum())
+    assert (flat["weight"] == 0).all()
+
+
+def test_obd_works_through_attention() -> None:
+    """The fused attention kernels have no second derivative."""
+
+    class Attention(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.q, self.k, self.v = (nn.Linear(8, 8) for _ in range(3))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return nn.functional.scaled_dot_product_attention(self.q(x), self.k(x), self.v(x)).mean(1)
+
+    model = Attention()
+    scores = ap.score("obd", model, ap.Masks.dense(model), [(torch.randn(2, 4, 8), torch.tensor([1, 3]))], probes=2)
+    assert any((score != 0).any() for score in scores.values())
+
+
+def test_synflow_takes_the_absolute_value_of_everything() -> None:
+    """With a negative bias the plain network would pass no flow at all."""
+    model = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 1))
+    for parameter in model.parameters():
+        parameter.data.fill_(-1.0)
+    scores = ap.score("synflow", model, ap.Masks.dense(model), [torch.zeros(1, 2)])
+    assert scores["0.weight"].tolist() == [[1, 1], [1, 1]]
+    assert scores["2.weight"].tolist() == [[3, 3]]
+
+
+def test_chains_of_the_methods() -> None:
+    assert {name: METHODS[name].chain for name in METHODS if METHODS[name].chain} == {
+        "imp": "rewind",
+        "snip": "at_init",
+        "synflow": "at_init",
+    }
+
+
 def test_synflow_by_hand_on_a_linear_network() -> None:
     """R = Σ |B| |A| 1; the score of one weight is the sum of the products of all paths through it."""
     model = nn.Sequential(nn.Linear(2, 2, bias=False), nn.ReLU(), nn.Linear(2, 1, bias=False))
@@ -254,9 +300,13 @@ def test_scoring_changes_nothing_in_the_model(method: str) -> None:
     model = SmallNet()
     model.bn1.eval()
     model.fc.weight.grad = torch.ones_like(model.fc.weight)
-    modes, before, masks = [m.training for m in model.modules()], snapshot(model), random_masks(model)
+    modes, before = [m.training for m in model.modules()], snapshot(model)
+    masks, batches = random_masks(model), small_batches()
     with torch.no_grad():  # a caller's mode must not matter
-        scores = ap.score(method, model, masks, small_batches())
+        scores = ap.score(method, model, masks, batches)
+    with torch.inference_mode():
+        again = ap.score(method, model, masks, batches)
+    assert all(torch.equal(scores[name], again[name]) for name in masks)
     assert same_state(model, before)
     assert [m.training for m in model.modules()] == modes
     assert (model.fc.weight.grad == 1).all()

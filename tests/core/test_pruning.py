@@ -287,3 +287,78 @@ def test_ap_needs_a_copy_of_where_the_training_started() -> None:
     with pytest.raises(ap.InputError, match="share the memory"):
         ap.prune_solo(model, masks, 20, alias)
     assert ap.prune_cycle("global_magnitude", model, masks, 18, 2, snapshot(model)).by_rule == 2
+
+
+def test_a_method_that_prunes_before_training_cannot_go_with_ap() -> None:
+    model = SmallNet()
+    for method in ("snip", "synflow"):
+        with pytest.raises(ap.InputError, match=f"method '{method}' prunes before any training"):
+            ap.prune_cycle(method, model, ap.Masks.dense(model), 18, 2, snapshot(SmallNet()), batches=small_batches())
+
+
+@pytest.mark.parametrize("count", [3.0, "3", None])
+def test_a_count_is_a_whole_number(count: object) -> None:
+    model = SmallNet()
+    with pytest.raises(ap.InputError, match="a count of weights must be a whole number"):
+        ap.prune_cycle("lamp", model, ap.Masks.dense(model), count)
+
+
+def test_a_count_in_a_tensor_is_read_and_not_changed() -> None:
+    model = SmallNet()
+    masks, count = ap.Masks.dense(model), torch.tensor(3)
+    assert ap.prune_lowest(masks, ap.score("lamp", model, masks), count).alive == masks.alive - 3
+    assert count == 3
+
+
+def test_an_unknown_rule_is_refused_before_any_work() -> None:
+    model = SmallNet()
+    with pytest.raises(ap.InputError, match="unknown activation rule 'app': did you mean 'ap'"):
+        ap.prune_cycle("lamp", model, ap.Masks.dense(model), 3, rule="app")
+
+
+# -- what is passed on
+
+
+def test_seed_and_cycle_reach_the_method_and_the_rule() -> None:
+    model = SmallNet()
+    masks, start = ap.Masks.dense(model), snapshot(SmallNet())
+    by_method = [ap.prune_cycle("random", model, masks, 50, seed=s, cycle=c).masks for s in (0, 1) for c in (0, 1)]
+    ways = [{"seed": s, "cycle": c, "rule": "random"} for s in (0, 1) for c in (0, 1)]
+    by_rule = [ap.prune_cycle("lamp", model, masks, 50, 50, start, **way).masks for way in ways]
+    for choices in (by_method, by_rule):
+        assert all(one != other for i, one in enumerate(choices) for other in choices[:i])
+    again = ap.prune_cycle("random", model, masks, 50, seed=1, cycle=1).masks
+    assert again == by_method[3] == ap.prune_lowest(masks, ap.score("random", model, masks, seed=1, cycle=1), 50)
+
+
+def test_batches_and_loss_reach_the_method() -> None:
+    model = SmallNet()
+    masks = ap.Masks.dense(model)
+    batches = [(x, torch.randn(len(x), 3)) for x, _ in small_batches(2)]
+    squared = nn.functional.mse_loss
+    after = ap.prune_cycle("global_gradient", model, masks, 50, batches=iter(batches), loss_fn=squared).masks
+    scores = ap.score("global_gradient", model, masks, batches, loss_fn=squared)
+    assert after == ap.prune_lowest(masks, scores, 50)
+
+
+def test_rounds_keep_the_same_fraction_each_and_may_read_batches_from_an_iterator() -> None:
+    model = nn.Sequential(nn.Linear(20, 40), nn.ReLU(), nn.Linear(40, 5))
+    masks = ap.Masks.dense(model)
+    after = ap.prune_cycle("synflow", model, masks, 900, batches=iter([torch.zeros(1, 20)])).masks
+    expected = masks
+    for done in range(1, 101):  # 1000 weights to 100: a factor of 0.1 ** (1 / 100) a round
+        target = round(1000 * 0.1 ** (done / 100))
+        scores = ap.score("synflow", model, expected, [torch.zeros(1, 20)])
+        expected = ap.prune_lowest(expected, scores, expected.alive - target)
+    assert after == expected
+
+
+@given(layers())
+def test_applying_masks_twice_is_applying_them_once(drawn: tuple) -> None:
+    tensors, masks = drawn
+    model = holder(tensors)
+    masks.apply_(model)
+    once = snapshot(model)
+    masks.apply_(model)
+    assert same_state(model, once)
+    assert ap.prune_lowest(masks, tensors, 0) == masks

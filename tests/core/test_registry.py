@@ -1,5 +1,6 @@
 """Methods are found by name: built in, registered, or offered by another package."""
 
+import functools
 import sys
 from pathlib import Path
 
@@ -84,10 +85,33 @@ def test_a_method_that_asks_for_what_there_is_not_is_refused_at_once() -> None:
     assert not {"greedy", "wide", "early", "never", "clash"} & set(METHODS)
 
 
-@pytest.mark.parametrize("name", ["", None, 3])
-def test_a_method_needs_a_name(name: object) -> None:
-    with pytest.raises(ap.InputError, match="a method needs a name"):
-        ap.method(name)(lambda weight: weight)
+@pytest.mark.parametrize("name", ["", None, 3, lambda weight: weight])
+def test_a_decorator_needs_a_name(name: object) -> None:
+    """The last of them is `@ap.method` without parentheses."""
+    with pytest.raises(ap.InputError, match="method: a name in quotation marks is needed"):
+        ap.method(name)
+    with pytest.raises(ap.InputError, match="activation rule: a name in quotation marks"):
+        ap.activation_rule(name)
+
+
+@pytest.mark.usefixtures("_clean_registry")
+def test_what_a_method_of_ones_own_returns_is_checked() -> None:
+    model = nn.Linear(3, 2)
+    before, masks = model.weight.detach().clone(), ap.Masks.dense(model)
+    for name, function, says in [
+        ("nothing", lambda weight: None, "scores of layer 'weight' are no tensor"),
+        ("flat", lambda weight: weight.flatten(), r"scores of layer 'weight' are \(6,\)"),
+        ("no_dict", lambda evidence: None, "must return scores by name, not NoneType"),
+        ("empty", lambda evidence: {}, "no scores for layer 'weight'"),
+        ("greedy", lambda weight: weight.abs_(), "changed the weights of 'weight' in place"),
+    ]:
+        ap.method(name)(function)
+        with pytest.raises(ap.InputError, match=f"method '{name}': .*{says}"):
+            ap.score(name, model, masks)
+    model.weight.data = before.clone()
+    ap.method("itself")(functools.partial(lambda weight: weight))
+    ap.score("itself", model, masks)["weight"].zero_()
+    assert torch.equal(model.weight, before)
 
 
 def test_a_misspelt_name_gets_its_neighbour() -> None:

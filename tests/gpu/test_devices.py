@@ -6,6 +6,7 @@ import torch
 import activeprune as ap
 from activeprune.core.activation import RULES
 from activeprune.core.methods import METHODS
+from activeprune.core.methods.magnitude import lamp
 from tests.helpers import OPTIMIZERS, SmallNet, pruned_are_zero, random_masks, small_batches
 
 pytestmark = [
@@ -62,7 +63,7 @@ def test_pruned_stays_pruned_under_autocast_and_scaling(name: str) -> None:
     masks = random_masks(model)
     optimizer = OPTIMIZERS[name](model.cuda().parameters())
     masks.hold(model, optimizer)  # masks on the CPU, model on the GPU
-    scaler = torch.amp.GradScaler("cuda")
+    scaler = torch.amp.GradScaler("cuda", init_scale=64.0)
     for x, y in small_batches(6):
         optimizer.zero_grad()
         with torch.autocast("cuda", dtype=torch.float16):
@@ -70,4 +71,13 @@ def test_pruned_stays_pruned_under_autocast_and_scaling(name: str) -> None:
         scaler.scale(loss).backward()
         scaler.step(optimizer)
         scaler.update()
+    assert optimizer.state  # steps were taken
     assert pruned_are_zero(model.cpu(), masks)
+
+
+def test_lamp_on_ten_million_weights_agrees_with_float64() -> None:
+    weight = torch.randn(10_000_000)
+    mask = torch.ones_like(weight, dtype=torch.bool)
+    scores = lamp(weight.cuda(), mask.cuda()).cpu()
+    assert scores.max() == 1
+    torch.testing.assert_close(scores, lamp(weight.double(), mask).float(), rtol=1e-5, atol=0)

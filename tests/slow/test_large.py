@@ -1,6 +1,9 @@
 """What takes long or only shows at size: sums over ten million weights, a real compiler."""
 
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -52,3 +55,11 @@ def test_pruned_stays_pruned_under_a_real_torch_compile() -> None:
     fewer.hold(model, optimizer)
     train(compiled, optimizer, steps=4)
     assert pruned_are_zero(model, fewer)
+
+
+@pytest.mark.timeout(300)
+def test_the_example_of_the_demo_runs_and_counts_to_the_weight() -> None:
+    command = [sys.executable, "examples/digits.py", "--seeds", "2", "--epochs", "1"]
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True)
+    assert "10.7 %" in done.stdout
+    assert done.stdout.count("±") == 1 + 2 * 11  # the title, and two columns of eleven cycles

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from .errors import InputError, listed
 from .masks import Masks
-from .precision import widened
+from .prunable import plain_names
 from .randomness import generator
 from .registry import Registry, origin_of, summary_of
 from .selection import lowest
@@ -70,6 +70,7 @@ RULES: Registry[Rule] = Registry("activation rule", "activeprune.rules", make=Ru
 
 def activation_rule(name: str) -> Callable[[Function], Function]:
     """Registers an activation rule under `name`."""
+    RULES.check_name(name)
 
     def register(function: Function) -> Function:
         RULES.add(name, Rule(name, function), origin_of(function))
@@ -114,7 +115,7 @@ def activate(
     masks: Masks, trained: Tensors, start: Tensors, count: int, rule: str = "ap", seed: int = 0, cycle: int = 0
 ) -> Masks:
     """`count` fewer alive, chosen by AP: of the negative weights of θ* (`trained`), those that moved least from θ0
-    (`start`). Both are state dicts. Movement is computed in float32 or wider.
+    (`start`). Both are state dicts. Movement is computed in float32.
 
     Fewer than `count` go when the rule finds no more candidates. Rules that draw random numbers draw them by `seed` and
     `cycle`.
@@ -126,23 +127,26 @@ def activate(
     tensor([False,  True, False,  True])
     """
     chosen_rule = RULES[rule]
-    masks.check_count(count)
+    count = masks.checked_count(count)
     journey = Journey(
         alive=masks,
         trained=_weights(trained, masks, "trained"),
         start=_weights(start, masks, "start"),
         generator=generator(seed, "rule", cycle),
     )
-    return masks.without(chosen_rule.function(journey, count))
+    chosen = chosen_rule.function(journey, count)
+    _check_choice(chosen, masks, count, f"activation rule {rule!r}")
+    return masks.without(chosen)
 
 
 def _weights(state: Tensors, masks: Masks, role: str) -> dict[str, Tensor]:
-    """The masked weights of a state dict, checked, in float32 or wider."""
+    """The masked weights of a state dict, checked, in float32."""
+    state = plain_names(state)
     if absent := [name for name in masks if name not in state]:
         raise InputError(f"{role} state of another model: it has no {listed(absent)}")
     weights = {}
     for name, mask in masks.items():
-        weight = weights[name] = widened(state[name]).to(mask.device)
+        weight = weights[name] = state[name].detach().to(mask.device, torch.float32)
         if weight.shape != mask.shape:
             raise InputError(
                 f"{role} state of another model: {name!r} is {tuple(weight.shape)}, its mask {tuple(mask.shape)}"
@@ -151,3 +155,15 @@ def _weights(state: Tensors, masks: Masks, role: str) -> dict[str, Tensor]:
         if not weight.sum().isfinite() and bool((~weight.isfinite() & mask).any()):
             raise InputError(f"{role} weights of layer {name!r} are NaN or infinite")
     return weights
+
+
+def _check_choice(chosen: Tensors, masks: Masks, count: int, whose: str) -> None:
+    """Whether what a rule returned, perhaps a stranger's, is a choice of at most `count` alive weights."""
+    for name, mask in masks.items():
+        choice = chosen.get(name)
+        if choice is None or choice.dtype != torch.bool or choice.shape != mask.shape:
+            raise InputError(f"{whose} must return a bool tensor of shape {tuple(mask.shape)} for layer {name!r}")
+        if bool((choice & ~mask).any()):
+            raise InputError(f"{whose} chose weights of layer {name!r} that are pruned already")
+    if (number := sum(int(choice.count_nonzero()) for choice in chosen.values())) > count:
+        raise InputError(f"{whose} chose {number} weights, it may choose {count}")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import operator
 from dataclasses import dataclass
-from decimal import ROUND_FLOOR, Decimal, InvalidOperation
+from fractions import Fraction
 
 from .errors import InputError
-
-HALF = Decimal("0.5")
 
 
 @dataclass(frozen=True)
@@ -27,29 +27,29 @@ class Budget:
     q: float = 0.0
 
     def __post_init__(self) -> None:
-        p, q = _fraction("p", self.p), _fraction("q", self.q)
+        p, q = _share("p", self.p), _share("q", self.q)
         if q > p:
             raise InputError(f"q = {self.q} is larger than p = {self.p}: AP's share q is a part of p")
 
     def split(self, alive: int) -> tuple[int, int]:
         """(n_x, n_ap) for `alive` weights; an error when the two would be nothing."""
-        removed = _floor(_fraction("p", self.p) * alive + HALF)
-        by_ap = _floor(_fraction("q", self.q) * alive)
-        if removed == 0:
-            raise InputError(f"nothing left to prune: p = {self.p} of {alive} alive weights is no weight")
+        try:
+            number = operator.index(alive)
+        except TypeError as error:
+            raise InputError(f"alive must be a whole number of weights, not {alive!r}") from error
+        removed = math.floor(_share("p", self.p) * number + Fraction(1, 2))
+        by_ap = math.floor(_share("q", self.q) * number)
+        if number < 0 or removed == 0:
+            raise InputError(f"nothing left to prune: p = {self.p} of {number} alive weights is no weight")
         return removed - by_ap, by_ap
 
 
-def _fraction(name: str, value: object) -> Decimal:
-    """The decimal that was written; a float's shortest form is what its author typed."""
+def _share(name: str, value: object) -> Fraction:
+    """The number that was written: a float's shortest form is what its author typed."""
     try:
-        number = Decimal(str(value))
-    except InvalidOperation:
-        number = Decimal("NaN")
-    if isinstance(value, bool) or not number.is_finite() or not 0 <= number <= 1:
-        raise InputError(f"{name} = {value!r} is not a fraction between 0 and 1 (20 % is 0.20)")
+        number = value if isinstance(value, Fraction) else Fraction(str(value))
+    except (ValueError, ZeroDivisionError):
+        number = Fraction(-1)
+    if isinstance(value, bool) or not 0 <= number <= 1:
+        raise InputError(f"{name} = {value!r} is not a share between 0 and 1 (20 % is 0.20)")
     return number
-
-
-def _floor(number: Decimal) -> int:
-    return int(number.to_integral_value(rounding=ROUND_FLOOR))

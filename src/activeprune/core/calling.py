@@ -43,8 +43,12 @@ def samples_of(batch: Batch) -> list[Batch]:
         sizes = [len(value) for value in batch.values() if isinstance(value, Tensor) and value.dim()]
         if not sizes:
             raise InputError("a dict batch needs at least one tensor with a sample dimension")
-        return [{name: _sample(value, i, sizes[0]) for name, value in batch.items()} for i in range(sizes[0])]
-    return [(x, y) for x, y in zip(torch.split(batch[0], 1), torch.split(batch[1], 1), strict=True)]
+        size = max(sizes, key=lambda size: (sizes.count(size), size))  # what most tensors agree on
+        return [{name: _sample(value, i, size) for name, value in batch.items()} for i in range(size)]
+    inputs, targets = batch
+    if not isinstance(inputs, Tensor) or not isinstance(targets, Tensor) or len(inputs) != len(targets):
+        raise InputError(f"one target an input is needed, not {_described(inputs)} and {_described(targets)}")
+    return [(x, y) for x, y in zip(torch.split(inputs, 1), torch.split(targets, 1), strict=True)]
 
 
 def call(model: nn.Module, tensors: Mapping[str, Tensor], batch: Batch) -> Any:

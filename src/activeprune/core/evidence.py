@@ -60,10 +60,11 @@ class Evidence:
 
     def masked_weights(self) -> Tensors:
         """Fresh leaves of autograd: the weights in the model's own precision, pruned ones 0."""
-        return {
-            name: parameter.detach().masked_fill(~self.masks[name].to(parameter.device), 0).requires_grad_()
-            for name, parameter in self._parameters.items()
-        }
+        with torch.inference_mode(False):
+            return {
+                name: parameter.detach().masked_fill(~self.masks[name].to(parameter.device), 0).requires_grad_()
+                for name, parameter in self._parameters.items()
+            }
 
     def gradient(self, batch_statistics: bool = False) -> Tensors:
         """Gradient of the loss, averaged over the batches.
@@ -99,7 +100,7 @@ class Evidence:
             with sdpa_kernel(SDPBackend.MATH):  # the fused attention kernels have no second derivative
                 loss = loss_of(call(self.model, leaves, batch), batch, self._loss_fn)
                 grads = gradients(loss, leaves, create_graph=True)
-                total = {name: torch.zeros_like(leaf) for name, leaf in leaves.items()}
+                total = {name: widened(torch.zeros_like(leaf)) for name, leaf in leaves.items()}
                 for _ in range(probes):
                     signs = {name: self._signs(leaf) for name, leaf in leaves.items()}
                     slope = sum(((grads[name] * signs[name]).sum() for name in leaves), start=loss.new_zeros(()))
@@ -115,7 +116,7 @@ class Evidence:
         leaves = self.masked_weights()
         total: Tensors = {}
         count = 0
-        with torch.enable_grad(), eval_mode(self.model, batch_statistics):
+        with torch.inference_mode(False), torch.enable_grad(), eval_mode(self.model, batch_statistics):
             for batch in self.batches():
                 count += 1
                 for name, value in of(leaves, batch).items():
@@ -135,6 +136,8 @@ def gradients(
     of: Tensor, leaves: Mapping[str, Tensor], create_graph: bool = False, retain_graph: bool = False
 ) -> Tensors:
     """Derivatives by name; a weight that the loss does not depend on has derivative 0."""
+    if not of.requires_grad:
+        return {name: torch.zeros_like(leaf) for name, leaf in leaves.items()}
     grads = torch.autograd.grad(
         of,
         list(leaves.values()),

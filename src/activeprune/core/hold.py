@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from types import TracebackType
 from typing import Any
 
@@ -9,36 +10,33 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from .errors import InputError
+from .errors import InputError, listed
+
+_HELD: weakref.WeakKeyDictionary[nn.Module, weakref.ref[Hold]] = weakref.WeakKeyDictionary()
 
 
 class Hold:
     """Keeps pruned weights at 0 until `remove()`: see `Masks.hold`.
 
-    Four hooks: gradients are masked as they arrive (so clipping sees alive weights only), weights after every
-    step, weights after the model's and momentum after the optimiser's `load_state_dict`.
+    Gradients are masked as they arrive (so clipping sees alive weights only) and again before every step (some arrive
+    by other ways), weights after every step, weights after the model's and momentum after the optimiser's
+    `load_state_dict`.
     """
 
-    def __init__(self, model: nn.Module, masks: dict[str, Tensor], optimizer: Optimizer) -> None:
-        self._fills: dict[str, _Fill] = {}  # by layer
+    def __init__(self, model: nn.Module, masks: dict[str, Tensor], optimizers: tuple[Optimizer, ...]) -> None:
+        self._layers: dict[str, _Layer] = {}
         for name, mask in masks.items():
-            layer, _, attribute = name.rpartition(".")
-            self._fills.setdefault(layer, _Fill()).pruned[attribute] = ~mask
-        self._layers = {layer: model.get_submodule(layer) for layer in self._fills}
-        self._optimizer = optimizer
-        self._refuse_stranger()
-        handles = [
-            optimizer.register_step_post_hook(lambda *_: self._apply()),
-            optimizer.register_load_state_dict_post_hook(lambda *_: self._clear_momentum()),
-        ]
-        for layer, fill in self._fills.items():
-            on_load: Any = self._layers[layer].register_load_state_dict_post_hook
-            handles.append(on_load(fill))
-            for attribute, weight in fill.weights(self._layers[layer]):
-                on_gradient: Any = weight.register_post_accumulate_grad_hook
-                if weight.requires_grad:
-                    handles.append(on_gradient(_GradientFill(fill, attribute)))
-        self._handles = handles
+            path, _, attribute = name.rpartition(".")
+            layer = self._layers.setdefault(path, _Layer(model.get_submodule(path)))
+            layer.pruned[attribute] = ~mask
+        self._optimizers = optimizers
+        self._refuse_strangers()
+        if (earlier := _HELD.get(model)) and (hold := earlier()):
+            hold.remove()
+        _HELD[model] = weakref.ref(self)
+        self._handles = [handle for optimizer in optimizers for handle in self._watch(optimizer)]
+        for layer in self._layers.values():
+            self._handles += layer.watch()
         self._apply()
         self._clear_momentum()
 
@@ -56,46 +54,82 @@ class Hold:
     ) -> None:
         self.remove()
 
+    def _watch(self, optimizer: Optimizer) -> list[Any]:
+        return [
+            optimizer.register_step_pre_hook(lambda *_: self._clear_gradients()),
+            optimizer.register_step_post_hook(lambda *_: self._apply()),
+            optimizer.register_load_state_dict_post_hook(lambda *_: self._clear_momentum()),
+        ]
+
     def _apply(self) -> None:
-        for layer, fill in self._fills.items():
-            fill(self._layers[layer])
+        for layer in self._layers.values():
+            layer.fill_weights()
+
+    def _clear_gradients(self) -> None:
+        for layer in self._layers.values():
+            layer.fill_gradients()
 
     @torch.no_grad()
     def _clear_momentum(self) -> None:
-        """Zeroes what the optimiser remembers of pruned weights, and their gradients."""
-        for layer, fill in self._fills.items():
-            for attribute, weight in fill.weights(self._layers[layer]):
-                remembered = [v for v in self._optimizer.state.get(weight, {}).values() if isinstance(v, Tensor)]
-                for tensor in [*remembered, weight.grad]:
-                    if tensor is not None and tensor.shape == weight.shape:
-                        tensor.masked_fill_(fill.at(attribute, tensor.device), 0)
+        """Zeroes what the optimisers remember of pruned weights, and their gradients."""
+        self._clear_gradients()
+        for layer in self._layers.values():
+            for attribute, weight in layer.weights():
+                for optimizer in self._optimizers:
+                    for value in optimizer.state.get(weight, {}).values():
+                        if isinstance(value, Tensor) and value.shape == weight.shape:
+                            value.masked_fill_(layer.pruned_at(attribute, value.device), 0)
 
-    def _refuse_stranger(self) -> None:
-        held = {id(p) for group in self._optimizer.param_groups for p in group["params"]}
-        weights = (w for layer, fill in self._fills.items() for _, w in fill.weights(self._layers[layer]))
-        if not any(id(weight) in held for weight in weights):
-            raise InputError("the optimiser holds none of the masked weights: was it made for another model?")
+    def _refuse_strangers(self) -> None:
+        """A weight that moves by an optimiser we do not know of would come back to life."""
+        known = {id(p) for optimizer in self._optimizers for group in optimizer.param_groups for p in group["params"]}
+        weights = {
+            f"{path}.{attribute}".lstrip("."): weight
+            for path, layer in self._layers.items()
+            for attribute, weight in layer.weights()
+        }
+        strange = [name for name, weight in weights.items() if weight.requires_grad and id(weight) not in known]
+        if strange:
+            raise InputError(
+                f"the optimiser does not have {listed(strange)}: pass every optimiser of this model, "
+                "or freeze what is not trained with requires_grad_(False)"
+            )
 
 
-class _Fill:
-    """Zeroes the pruned weights of one layer; also its load_state_dict hook.
+class _Layer:
+    """The masked weights of one layer. Weights are looked up at every use: `load_state_dict` may replace them."""
 
-    An object rather than a closure, so that a held model can still be copied and pickled; it acts on the
-    module it is called with, so that a copy masks its own weights.
-    """
-
-    def __init__(self) -> None:
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
         self.pruned: dict[str, Tensor] = {}  # by attribute, True = pruned
 
-    def __call__(self, module: nn.Module, *_: Any) -> None:
-        with torch.no_grad():
-            for attribute, weight in self.weights(module):
-                weight.masked_fill_(self.at(attribute, weight.device), 0)
+    def watch(self) -> list[Any]:
+        on_load: Any = self.module.register_load_state_dict_post_hook
+        handles = [on_load(_OnLoad(self))]
+        for attribute, weight in self.weights():
+            on_gradient: Any = weight.register_post_accumulate_grad_hook
+            if weight.requires_grad:
+                handles.append(on_gradient(lambda weight, attribute=attribute: self._fill_gradient(attribute, weight)))
+        return handles
 
-    def weights(self, module: nn.Module) -> list[tuple[str, nn.Parameter]]:
-        return [(attribute, getattr(module, attribute)) for attribute in self.pruned]
+    def weights(self) -> list[tuple[str, nn.Parameter]]:
+        return [(attribute, getattr(self.module, attribute)) for attribute in self.pruned]
 
-    def at(self, attribute: str, device: torch.device) -> Tensor:
+    @torch.no_grad()
+    def fill_weights(self) -> None:
+        for attribute, weight in self.weights():
+            weight.masked_fill_(self.pruned_at(attribute, weight.device), 0)
+
+    def fill_gradients(self) -> None:
+        for attribute, weight in self.weights():
+            self._fill_gradient(attribute, weight)
+
+    @torch.no_grad()
+    def _fill_gradient(self, attribute: str, weight: Tensor) -> None:
+        if weight.grad is not None:
+            weight.grad.masked_fill_(self.pruned_at(attribute, weight.grad.device), 0)
+
+    def pruned_at(self, attribute: str, device: torch.device) -> Tensor:
         """Where the weight is pruned, on its device; the model may have moved since."""
         pruned = self.pruned[attribute]
         if pruned.device != device:
@@ -103,13 +137,15 @@ class _Fill:
         return pruned
 
 
-class _GradientFill:
-    """Zeroes the gradient of pruned weights as soon as it has been accumulated."""
+class _OnLoad:
+    """Masks a layer after `load_state_dict`. A copy or a pickle of the model is not held: there it does nothing."""
 
-    def __init__(self, fill: _Fill, attribute: str) -> None:
-        self.fill, self.attribute = fill, attribute
+    def __init__(self, layer: _Layer | None) -> None:
+        self.layer = layer
 
-    def __call__(self, weight: Tensor) -> None:
-        if weight.grad is not None:
-            with torch.no_grad():
-                weight.grad.masked_fill_(self.fill.at(self.attribute, weight.grad.device), 0)
+    def __call__(self, module: nn.Module, incompatible_keys: object) -> None:
+        if self.layer is not None:
+            self.layer.fill_weights()
+
+    def __reduce__(self) -> tuple[type[_OnLoad], tuple[None]]:
+        return _OnLoad, (None,)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 
 from .errors import InputError, listed
 from .hold import Hold
-from .prunable import Patterns, prunable, standard_names, unwrapped
+from .prunable import Patterns, prunable, refuse_shared, standard_names, unwrapped
 
 FORMAT = "activeprune.masks/1"
 
@@ -41,7 +42,6 @@ class Masks(Mapping[str, Tensor]):
                 raise InputError(f"mask of {name!r} must be a bool tensor, got {getattr(mask, 'dtype', type(mask))}")
         self._tensors = dict(tensors)
         self._left_out = None if left_out is None else frozenset(left_out)
-        self._alive: int | None = None
 
     @classmethod
     def dense(cls, model: nn.Module, include: Patterns = None, exclude: Patterns = None) -> Masks:
@@ -55,9 +55,7 @@ class Masks(Mapping[str, Tensor]):
     @property
     def alive(self) -> int:
         """The number of alive weights."""
-        if self._alive is None:
-            self._alive = sum(int(mask.count_nonzero()) for mask in self.values())
-        return self._alive
+        return sum(int(mask.count_nonzero()) for mask in self.values())
 
     @property
     def total(self) -> int:
@@ -105,10 +103,15 @@ class Masks(Mapping[str, Tensor]):
 
     # -- what they do to a model
 
-    def check_count(self, count: int) -> None:
-        """Refuses to prune fewer than none or more than are alive."""
-        if not 0 <= count <= self.alive:
-            raise InputError(f"cannot prune {count} of {self.alive} alive weights")
+    def checked_count(self, count: int) -> int:
+        """The count as a Python number; refuses to prune fewer than none or more than are alive."""
+        try:
+            number = operator.index(count)
+        except TypeError as error:
+            raise InputError(f"a count of weights must be a whole number, not {count!r}") from error
+        if not 0 <= number <= self.alive:
+            raise InputError(f"cannot prune {number} of {self.alive} alive weights")
+        return number
 
     def weights_of(self, model: nn.Module) -> dict[str, nn.Parameter]:
         """The weights that these masks are for; an error if they belong to another model."""
@@ -126,7 +129,9 @@ class Masks(Mapping[str, Tensor]):
             known = {*self, *self._left_out}
             if unmasked := [name for name in standard_names(model) if name not in known]:
                 raise InputError(f"masks of another model: they have no mask for {listed(unmasked)} of {kind}")
-        return {name: parameters[name] for name in self}
+        weights = {name: parameters[name] for name in self}
+        refuse_shared(weights, parameters)
+        return weights
 
     @torch.no_grad()
     def apply_(self, model: nn.Module) -> Masks:
@@ -135,21 +140,22 @@ class Masks(Mapping[str, Tensor]):
             weight.masked_fill_(~self[name].to(weight.device), 0)
         return self
 
-    def hold(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> Hold:
+    def hold(self, model: nn.Module, *optimizers: torch.optim.Optimizer) -> Hold:
         """Applies the masks and keeps every pruned weight at exactly 0 through all steps of the optimiser.
 
         Gradients and momentum of pruned weights are cleared and stay 0, and weights loaded with
-        `load_state_dict` are masked again. No parameter is renamed and no module wrapped. To prune in the
-        middle of a training, `remove()` the hold and `hold` the new masks with the same optimiser. It also works in
-        a `with` statement.
+        `load_state_dict` are masked again. No parameter is renamed and no module wrapped. A model has one hold: to
+        prune in the middle of a training, `hold` the new masks with the same optimiser. `remove()` ends it; it also
+        works in a `with` statement. Copies of the model are not held.
         """
         self.weights_of(model)
-        return Hold(unwrapped(model), dict(self), optimizer)
+        return Hold(unwrapped(model), dict(self), optimizers)
 
     # -- on disk
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes a safetensors file, one bit a weight; names, shapes and order are in its metadata."""
+        from safetensors import SafetensorError
         from safetensors.numpy import save_file
 
         description = {
@@ -161,6 +167,8 @@ class Masks(Mapping[str, Tensor]):
         try:
             save_file(bits, partial, metadata={FORMAT: json.dumps(description)})  # one key: several come in any order
             partial.replace(path)
+        except SafetensorError as error:
+            raise InputError(f"cannot write {os.fspath(path)}: {error}") from error
         finally:
             partial.unlink(missing_ok=True)
 
@@ -179,8 +187,11 @@ class Masks(Mapping[str, Tensor]):
                 description = json.loads(metadata[FORMAT])
                 shapes = description["shapes"].items()
                 tensors = {name: _unpacked(name, file.get_tensor(name), shape) for name, shape in shapes}
-                return cls(tensors, left_out=description["left_out"])
-        except (SafetensorError, KeyError, ValueError, TypeError, AttributeError) as error:
+                left_out = description["left_out"]
+                if not (left_out is None or isinstance(left_out, list)):
+                    raise ValueError(f"left_out is {left_out!r}")
+                return cls(tensors, left_out)
+        except (SafetensorError, KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
             if isinstance(error, InputError):
                 raise
             raise InputError(f"{os.fspath(path)} is not a readable masks file: {error}") from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from torch import Tensor, nn
@@ -16,6 +16,15 @@ ATTENTION_WEIGHTS = ("in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj
 NEVER = (_NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.Embedding, nn.EmbeddingBag)
 
 Patterns = str | Sequence[str] | None
+
+
+def plain_names(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """A state dict without the prefixes of torch.compile's and data-parallel wrappers."""
+    plain = dict(state)
+    for prefix in ("_orig_mod.", "module.") * 2:
+        if plain and all(name.startswith(prefix) for name in plain):
+            plain = {name.removeprefix(prefix): tensor for name, tensor in plain.items()}
+    return plain
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
@@ -119,6 +128,11 @@ def _refuse_unusable(chosen: dict[str, nn.Parameter], parameters: dict[str, nn.P
             raise InputError(f"{name!r} has no values yet (a lazy layer): run one batch through the model first")
         if not parameter.is_floating_point():
             raise InputError(f"{name!r} is {parameter.dtype}: only floating-point weights can be pruned")
+    refuse_shared(chosen, parameters)
+
+
+def refuse_shared(chosen: dict[str, nn.Parameter], parameters: dict[str, nn.Parameter]) -> None:
+    """An error for a weight that has several names: pruning it under one would prune it under all."""
     owners: dict[object, list[str]] = {}
     for name, parameter in parameters.items():
         if not isinstance(parameter, UninitializedParameter):

@@ -8,12 +8,13 @@ from typing import Any, get_args
 
 from torch import Tensor, nn
 
-from .activation import activate
+from .activation import RULES, activate
 from .calling import Batches, LossFn
 from .errors import InputError, listed, unknown
 from .evidence import Evidence
 from .masks import Masks
 from .methods import METHODS, Scope
+from .prunable import plain_names
 from .randomness import generator
 from .selection import lowest
 
@@ -47,8 +48,14 @@ def score(
         evidence = Evidence(model, masks, generator(seed, "method", cycle), batches, loss_fn, graph)
         if known.batches and batches is None:
             next(evidence.batches())  # says that they are missing, before any work is done
+        versions = {name: weight._version for name, weight in evidence.weights.items()}
         scores = known.scores(evidence, options)
         _check_scores(scores, masks)
+        for name, weight in evidence.weights.items():
+            if weight._version != versions[name]:
+                raise InputError(f"it changed the weights of {name!r} in place: a method must return new tensors")
+            if scores[name].data_ptr() == weight.data_ptr():
+                scores[name] = scores[name].clone()
     except InputError as error:
         raise InputError(f"method {method!r}: {error}") from error
     return scores
@@ -64,7 +71,7 @@ def prune_lowest(masks: Masks, scores: Mapping[str, Tensor], count: int, scope: 
     tensor([ True, False, False,  True])
     """
     _check_scores(scores, masks)
-    masks.check_count(count)
+    count = masks.checked_count(count)
     if scope not in get_args(Scope):
         raise unknown("scope", scope, get_args(Scope))
     if scope == "global":
@@ -131,7 +138,12 @@ def prune_cycle(
     """
     known = METHODS[method]
     scope = known.scope if scope is None else scope
-    masks.check_count(n_x + n_ap)
+    n_x, n_ap = masks.checked_count(n_x), masks.checked_count(n_ap)
+    masks.checked_count(n_x + n_ap)
+    if n_ap and known.chain == "at_init":
+        raise InputError(f"method {method!r} prunes before any training, when nothing has moved: AP cannot go with it")
+    if rule not in RULES:
+        raise unknown(RULES.kind, rule, RULES)
     trained = {name: weight.detach() for name, weight in masks.weights_of(model).items()}
     origin = _checked_start(start, trained) if n_ap else {}
     if known.rounds > 1 and batches is not None:
@@ -151,7 +163,7 @@ def prune_cycle(
 
 def prune_solo(model: nn.Module, masks: Masks, count: int, start: Mapping[str, Tensor]) -> Pruned:
     """One pruning by AP's metric alone; when the negative weights run out, the least-moved others go."""
-    masks.check_count(count)
+    count = masks.checked_count(count)
     trained = {name: weight.detach() for name, weight in masks.weights_of(model).items()}
     origin = _checked_start(start, trained)
     after_ap = activate(masks, trained, origin, count, "ap")
@@ -175,8 +187,9 @@ def _prune_in_rounds(
 def _checked_start(start: Mapping[str, Tensor] | None, trained: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
     if start is None:
         raise InputError("AP compares the trained weights with those they started from: pass start=")
+    plain = plain_names(start)
     for name, weight in trained.items():
-        if name in start and start[name].data_ptr() == weight.data_ptr() and weight.numel():
+        if name in plain and plain[name].data_ptr() == weight.data_ptr() and weight.numel():
             raise InputError(f"start and model share the memory of {name!r}: copy the state before training")
     return start
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import operator
 
 import torch
+
+from .errors import InputError
 
 
 def stable_seed(seed: int, purpose: str, index: int) -> int:
@@ -13,7 +16,11 @@ def stable_seed(seed: int, purpose: str, index: int) -> int:
     >>> stable_seed(0, "method", 1)
     5129524039197467062
     """
-    digest = hashlib.sha256(f"{seed}/{purpose}/{index}".encode()).digest()
+    try:
+        text = f"{operator.index(seed)}/{purpose}/{operator.index(index)}"
+    except TypeError as error:
+        raise InputError(f"seed and index must be whole numbers, not {seed!r} and {index!r}") from error
+    digest = hashlib.sha256(text.encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
 
 

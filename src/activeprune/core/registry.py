@@ -29,12 +29,16 @@ class Registry(Mapping[str, T], Generic[T]):
 
     def add(self, name: str, thing: T, origin: str) -> None:
         """Registers `thing`. Only the same piece of source (`origin`) may register a name again."""
-        if not name or not isinstance(name, str):
-            raise InputError(f"a {self.kind} needs a name, got {name!r}")
+        self.check_name(name)
         if self._origin.get(name, origin) != origin:
             raise InputError(f"{self.kind} {name!r} is taken by {self._origin[name]}: choose another name")
         self._known[name] = thing
         self._origin[name] = origin
+
+    def check_name(self, name: object) -> None:
+        """Refuses what is no name: the decorator without its parentheses, say."""
+        if not name or not isinstance(name, str):
+            raise InputError(f"{self.kind}: a name in quotation marks is needed, got {name!r}")
 
     def __getitem__(self, name: str) -> T:
         if name not in self._known and name in (offered := self._offered()):
@@ -69,7 +73,8 @@ class Registry(Mapping[str, T], Generic[T]):
 
 def origin_of(function: Callable[..., Any]) -> str:
     """Where a function was written: `package.module.name`."""
-    return f"{function.__module__}.{function.__qualname__}"
+    named = function if hasattr(function, "__qualname__") else type(function)
+    return f"{named.__module__}.{named.__qualname__}"
 
 
 def summary_of(function: Callable[..., Any]) -> str:

@@ -13,7 +13,7 @@ imported here, so a new method is a new function in one file and nothing else.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pkgutil import iter_modules
@@ -88,7 +88,10 @@ class Method:
         """Scores by name."""
         needs = [p.name for p in self._parameters()]
         if OF_THE_NETWORK in needs:
-            return dict(self.function(evidence, **options))
+            found = self.function(evidence, **options)
+            if not isinstance(found, Mapping):
+                raise InputError(f"it must return scores by name, not {type(found).__name__}")
+            return dict(found)
         grads = evidence.gradient() if "grad" in needs else {}
         scores = {}
         for name, mask in evidence.masks.items():
@@ -122,6 +125,7 @@ def method(
     ... def large_first_row(weight, mask):
     ...     return weight.abs() / (1 + weight[:1].abs())
     """
+    METHODS.check_name(name)
 
     def register(function: Function) -> Function:
         METHODS.add(name, Method(name, function, scope, chain, rounds, batches), origin_of(function))

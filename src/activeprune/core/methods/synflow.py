@@ -20,11 +20,15 @@ def synflow(evidence: Evidence) -> dict[str, Tensor]:
     arguments, keywords = inputs_of(next(evidence.batches()))
     if keywords or not isinstance(arguments[0], Tensor) or not arguments[0].is_floating_point():
         raise InputError("synflow needs a network whose only input is a floating-point tensor")
+    with torch.inference_mode(False), torch.enable_grad(), eval_mode(evidence.model):
+        return _flow_scores(evidence, arguments[0])
+
+
+def _flow_scores(evidence: Evidence, example: Tensor) -> dict[str, Tensor]:
     everything = {**dict(evidence.model.named_parameters()), **dict(evidence.model.named_buffers())}
     absolute = {name: t.detach().abs().double() for name, t in everything.items() if t.is_floating_point()}
     leaves = {name: w.detach().abs().double().requires_grad_() for name, w in evidence.masked_weights().items()}
-    with torch.enable_grad(), eval_mode(evidence.model):
-        ones = torch.ones_like(arguments[0][:1], dtype=torch.float64)
-        flow = call(evidence.model, {**absolute, **leaves}, ones).sum()
+    ones = torch.ones(1, *example.shape[1:], dtype=torch.float64, device=example.device)
+    flow = call(evidence.model, {**absolute, **leaves}, ones).sum()
     grads = gradients(flow, leaves)
     return {name: (weight.detach() * grads[name]).abs() for name, weight in leaves.items()}
