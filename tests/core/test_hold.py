@@ -28,7 +28,7 @@ def test_pruned_weights_stay_zero_and_the_others_learn(name: str) -> None:
     model = SmallNet()
     masks = random_masks(model)
     optimizer = OPTIMIZERS[name](model.parameters())
-    masks.hold(model, optimizer)
+    masks.hold(model, optimizer=optimizer)
     before = snapshot(model)
     train(model, optimizer)
     assert pruned_are_zero(model, masks)

@@ -42,6 +42,10 @@ class Evidence:
         self._loss_fn = loss_fn
         self._graph = graph
 
+    def versions(self) -> dict[str, int]:
+        """How often each weight of the model has been changed in place."""
+        return {name: parameter._version for name, parameter in self._parameters.items()}
+
     @property
     def graph(self) -> object:
         """The weight graph that was passed in; an error when there is none."""

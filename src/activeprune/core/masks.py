@@ -140,8 +140,9 @@ class Masks(Mapping[str, Tensor]):
             weight.masked_fill_(~self[name].to(weight.device), 0)
         return self
 
-    def hold(self, model: nn.Module, *optimizers: torch.optim.Optimizer) -> Hold:
-        """Applies the masks and keeps every pruned weight at exactly 0 through all steps of the optimiser.
+    def hold(self, model: nn.Module, optimizer: torch.optim.Optimizer, *more: torch.optim.Optimizer) -> Hold:
+        """Applies the masks and keeps every pruned weight at exactly 0 through all steps of the optimiser, or of all
+        the optimisers, where the model has more than one.
 
         Gradients and momentum of pruned weights are cleared and stay 0, and weights loaded with
         `load_state_dict` are masked again. No parameter is renamed and no module wrapped. A model has one hold: to
@@ -149,7 +150,7 @@ class Masks(Mapping[str, Tensor]):
         works in a `with` statement. Copies of the model are not held.
         """
         self.weights_of(model)
-        return Hold(unwrapped(model), dict(self), optimizers)
+        return Hold(unwrapped(model), dict(self), (optimizer, *more))
 
     # -- on disk
 

@@ -65,7 +65,8 @@ def prunable(model: nn.Module, include: Patterns = None, exclude: Patterns = Non
     if exclude is not None:
         names -= _matching(exclude, parameters, standard, "exclude")
     if not names:
-        raise InputError(f"no weight of {type(model).__name__} can be pruned: it needs a convolution or linear layer")
+        why = "include and exclude leave none" if standard else "it has no convolution or linear layer"
+        raise InputError(f"no weight of {type(model).__name__} can be pruned: {why}")
     if hidden := sorted(names - set(parameters)):
         raise InputError(
             f"{listed(hidden)}: no parameter of its own (parametrised, or pruned by torch.nn.utils.prune); "

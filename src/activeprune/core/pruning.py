@@ -48,17 +48,15 @@ def score(
         evidence = Evidence(model, masks, generator(seed, "method", cycle), batches, loss_fn, graph)
         if known.batches and batches is None:
             next(evidence.batches())  # says that they are missing, before any work is done
-        versions = {name: weight._version for name, weight in evidence.weights.items()}
+        before = evidence.versions()
         scores = known.scores(evidence, options)
+        if changed := [name for name, version in evidence.versions().items() if version != before[name]]:
+            raise InputError(f"it changed the weights of {listed(changed)} in place: a method must return new tensors")
         _check_scores(scores, masks)
-        for name, weight in evidence.weights.items():
-            if weight._version != versions[name]:
-                raise InputError(f"it changed the weights of {name!r} in place: a method must return new tensors")
-            if scores[name].data_ptr() == weight.data_ptr():
-                scores[name] = scores[name].clone()
     except InputError as error:
         raise InputError(f"method {method!r}: {error}") from error
-    return scores
+    own = {weight.data_ptr() for weight in evidence.weights.values()}  # scores that are the weights themselves
+    return {name: found.clone() if found.data_ptr() in own else found for name, found in scores.items()}
 
 
 def prune_lowest(masks: Masks, scores: Mapping[str, Tensor], count: int, scope: Scope = "global") -> Masks:
