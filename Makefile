@@ -46,7 +46,7 @@ $(VENV)/.core: $(SOURCES)
 	@touch $@
 
 $(VENV)/.dev: $(SOURCES)
-	@PYTHON="$(PYTHON)" sh tools/install.sh $(VENV) '.[dev,tensorboard]'
+	@PYTHON="$(PYTHON)" sh tools/install.sh $(VENV) '.[dev,tensorboard,vision]'
 	@touch $@ $(VENV)/.core
 
 $(VENV)/.docs: $(SOURCES)

@@ -17,6 +17,7 @@ from .core.errors import InputError
 from .core.masks import Masks
 from .core.methods import method
 from .core.pruning import Pruned, prune_cycle, prune_lowest, prune_solo, score
+from .networks import build
 
 __version__ = "0.1.0.dev0"
 
@@ -27,6 +28,7 @@ __all__ = [
     "Pruned",
     "activate",
     "activation_rule",
+    "build",
     "method",
     "prune_cycle",
     "prune_lowest",

@@ -21,7 +21,9 @@ from .bench import prune as bench_prune
 from .core.activation import RULES
 from .core.errors import InputError, unknown
 from .core.methods import METHODS
+from .core.registry import Registry
 from .extras import EXTRA_OF, present
+from .networks import NETWORKS
 from .report import paper
 
 app = typer.Typer(
@@ -65,13 +67,16 @@ def common_options(
 
 @app.command("list", epilog="Example:  activeprune list methods --json")
 def list_(
-    topic: Annotated[str | None, typer.Argument(help="methods, rules or paper; everything without it.")] = None,
+    topic: Annotated[
+        str | None, typer.Argument(help="methods, rules, networks or paper; everything without it.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the pruning methods, AP's rules and the paper's published tables."""
+    """List the pruning methods, AP's rules, the networks and the paper's published tables."""
     topics: dict[str, Any] = {
         "methods": lambda: [_method_row(name) for name in METHODS],
-        "rules": lambda: [_rule_row(name) for name in RULES],
+        "rules": lambda: [_summary_row(RULES, name) for name in RULES],
+        "networks": lambda: [_summary_row(NETWORKS, name) for name in NETWORKS],
         "paper": lambda: [{"name": name, "what it holds": line} for name, line in paper.tables().items()],
     }
     if topic is not None and topic not in topics:
@@ -201,11 +206,11 @@ def _method_row(name: str) -> dict[str, str]:
     }
 
 
-def _rule_row(name: str) -> dict[str, str]:
+def _summary_row(things: Registry[Any], name: str) -> dict[str, str]:
     try:
-        return {"name": name, "what it does": RULES[name].summary}
+        return {"name": name, "what it is": things[name].summary}
     except InputError as error:
-        return {"name": name, "what it does": str(error)}
+        return {"name": name, "what it is": str(error)}
 
 
 def _print_json(value: object) -> None:

@@ -1,0 +1,95 @@
+"""Networks, found by name: the paper's, and a door for one's own.
+
+A builder is a function `build(num_classes, **options)` that returns an `nn.Module`; options need a default. Every
+module of this folder is imported here, so a new network is a new function in one file and nothing else.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any, Literal, TypeVar, get_args
+
+from torch import nn
+
+from ..core.errors import InputError, unknown
+from ..core.registry import Registry, origin_of, summary_of
+
+Init = Literal["kaiming_normal", "native"]
+Builder = TypeVar("Builder", bound=Callable[..., nn.Module])
+
+
+@dataclass(frozen=True)
+class Network:
+    """A builder and how its weights start."""
+
+    name: str
+    builder: Callable[..., nn.Module]
+    init: Init = "native"  # what a training uses unless it says otherwise
+
+    def __post_init__(self) -> None:
+        if "num_classes" not in inspect.signature(self.builder).parameters:
+            raise InputError(f"network {self.name!r}: its builder must take num_classes")
+        if self.init not in get_args(Init):
+            raise unknown("init", self.init, get_args(Init))
+
+    @property
+    def summary(self) -> str:
+        """The first line of its documentation."""
+        return summary_of(self.builder)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Its options and their defaults."""
+        parameters = inspect.signature(self.builder).parameters.values()
+        return {p.name: p.default for p in parameters if p.name != "num_classes" and p.default is not p.empty}
+
+
+NETWORKS: Registry[Network] = Registry("network", "activeprune.networks", make=Network)
+
+
+def network(name: str, *, init: Init = "native") -> Callable[[Builder], Builder]:
+    """Registers a network under `name`."""
+    NETWORKS.check_name(name)
+
+    def register(builder: Builder) -> Builder:
+        NETWORKS.add(name, Network(name, builder, init), origin_of(builder))
+        return builder
+
+    return register
+
+
+def find(name: str) -> Network:
+    """A network by its name, or by `package.module:builder` for one that nobody registered."""
+    if ":" not in name:
+        return NETWORKS[name]
+    path, _, attribute = name.partition(":")
+    try:
+        builder = getattr(import_module(path), attribute)
+    except (ImportError, AttributeError) as error:
+        raise InputError(f"network {name!r} cannot be imported: {error}") from error
+    if not callable(builder):
+        raise InputError(f"network {name!r} is no function but {builder!r}")
+    return Network(name, builder)
+
+
+def build(name: str, num_classes: int = 10, **options: Any) -> nn.Module:
+    """A new network by name, with the weights of torch's random state.
+
+    >>> sum(p.numel() for p in build("resnet20").parameters())
+    272474
+    """
+    found = find(name)
+    if num_classes < 1:
+        raise InputError(f"num_classes = {num_classes}: at least 1 is needed")
+    for option in options:
+        if option not in found.options:
+            raise unknown(f"option of network {name!r}", option, found.options)
+    return found.builder(num_classes=num_classes, **options)
+
+
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")
