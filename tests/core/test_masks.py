@@ -87,6 +87,16 @@ def test_masks_of_another_model_are_refused_before_anything_changes() -> None:
         assert same_state(other, before)
 
 
+def test_a_weight_that_was_tied_after_the_masks_were_made_is_refused() -> None:
+    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    masks = ap.Masks.dense(model)
+    model[1].weight = model[0].weight
+    with pytest.raises(ap.InputError, match="one tensor with several names"):
+        masks.apply_(model)
+    with pytest.raises(ap.InputError, match="one tensor with several names"):
+        ap.score("lamp", model, masks)
+
+
 def test_layers_left_out_on_purpose_are_not_missed() -> None:
     model = Deeper()
     ap.Masks.dense(model, exclude="extra").apply_(model)

@@ -81,3 +81,21 @@ def test_lamp_on_ten_million_weights_agrees_with_float64() -> None:
     scores = lamp(weight.cuda(), mask.cuda()).cpu()
     assert scores.max() == 1
     torch.testing.assert_close(scores, lamp(weight.double(), mask).float(), rtol=1e-5, atol=0)
+
+
+def test_obd_works_through_fused_attention() -> None:
+    """The fused kernels of a GPU have no second derivative."""
+
+    class Attention(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.q, self.k, self.v = (torch.nn.Linear(64, 64) for _ in range(3))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            q, k, v = (layer(x).unsqueeze(1) for layer in (self.q, self.k, self.v))
+            return torch.nn.functional.scaled_dot_product_attention(q, k, v).mean((1, 2))
+
+    model = Attention().cuda().bfloat16()
+    batch = (torch.randn(2, 16, 64).cuda().bfloat16(), torch.tensor([1, 3]).cuda())
+    scores = ap.score("obd", model, ap.Masks.dense(model), [batch], probes=2)
+    assert all(score.isfinite().all() and (score != 0).any() for score in scores.values())

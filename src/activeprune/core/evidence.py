@@ -101,7 +101,7 @@ class Evidence:
             raise InputError(f"probes = {probes}: at least 1 is needed")
 
         def estimate(leaves: Tensors, batch: Batch) -> Tensors:
-            with sdpa_kernel(SDPBackend.MATH):  # the fused attention kernels have no second derivative
+            with sdpa_kernel(SDPBackend.MATH):  # a GPU's fused attention kernels have no second derivative
                 loss = loss_of(call(self.model, leaves, batch), batch, self._loss_fn)
                 grads = gradients(loss, leaves, create_graph=True)
                 total = {name: widened(torch.zeros_like(leaf)) for name, leaf in leaves.items()}
