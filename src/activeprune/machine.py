@@ -16,7 +16,7 @@ def device(name: str) -> torch.device:
     try:
         place = torch.device(name)
         torch.zeros(1, device=place).item()
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
+    except (RuntimeError, AssertionError) as error:
         raise InputError(f"device {name!r} cannot be used here: {str(error).splitlines()[0]}") from error
     return place
 

@@ -1,7 +1,9 @@
 """Pruned stays pruned: exactly 0.0 through every optimiser, precision and checkpoint."""
 
 import copy
+import gc
 import io
+import weakref
 
 import pytest
 import torch
@@ -251,6 +253,29 @@ def test_a_model_has_one_hold_and_the_last_one_counts() -> None:
     assert len(optimizer._optimizer_step_post_hooks) == hooks
     train(model, optimizer, steps=2)
     assert not pruned_are_zero(model, masks)  # free again
+
+
+def test_a_hold_that_nobody_removed_is_freed_with_its_model() -> None:
+    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 2))
+    freed = [weakref.ref(module) for module in model.modules()]
+    ap.Masks.dense(model).hold(model, OPTIMIZERS["sgd"](model.parameters()))
+    del model
+    gc.collect()
+    assert [reference() for reference in freed] == [None, None, None]
+
+
+def test_a_hold_whose_optimiser_was_dropped_ends_with_the_next_one() -> None:
+    model = SmallNet()
+    masks = random_masks(model)
+    masks.hold(model, OPTIMIZERS["sgd"](model.parameters()))  # nobody keeps the optimiser or the hold
+    gc.collect()
+    optimizer = OPTIMIZERS["sgd"](model.parameters())
+    ap.Masks.dense(model).hold(model, optimizer)
+    x, y = small_batches(1)[0]
+    cross_entropy(model(x), y).backward()
+    assert (model.fc.weight.grad[~masks["fc.weight"]] != 0).any()
+    model.load_state_dict(SmallNet().state_dict())
+    assert not pruned_are_zero(model, masks)
 
 
 def test_removing_the_hold_lets_weights_go() -> None:

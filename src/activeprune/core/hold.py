@@ -12,7 +12,9 @@ from torch.optim import Optimizer
 
 from .errors import InputError, listed
 
-_HELD: weakref.WeakKeyDictionary[nn.Module, weakref.ref[Hold]] = weakref.WeakKeyDictionary()
+# The hooks of the hold of each model, so that the next hold finds them, also where nobody kept the last one. They refer
+# to the model weakly, so an entry goes with its model.
+_HOOKS: weakref.WeakKeyDictionary[nn.Module, list[Any]] = weakref.WeakKeyDictionary()
 
 
 class Hold:
@@ -31,12 +33,12 @@ class Hold:
             layer.pruned[attribute] = ~mask
         self._optimizers = optimizers
         self._refuse_strangers()
-        if (earlier := _HELD.get(model)) and (hold := earlier()):
-            hold.remove()
-        _HELD[model] = weakref.ref(self)
+        for handle in _HOOKS.pop(model, []):
+            handle.remove()
         self._handles = [handle for optimizer in optimizers for handle in self._watch(optimizer)]
         for layer in self._layers.values():
             self._handles += layer.watch()
+        _HOOKS[model] = self._handles
         self._apply()
         self._clear_momentum()
 
@@ -44,7 +46,7 @@ class Hold:
         """Stops holding. Pruned weights are still 0, but the next step may move them."""
         for handle in self._handles:
             handle.remove()
-        self._handles = []
+        self._handles.clear()
 
     def __enter__(self) -> Hold:
         return self
@@ -69,16 +71,12 @@ class Hold:
         for layer in self._layers.values():
             layer.fill_gradients()
 
-    @torch.no_grad()
     def _clear_momentum(self) -> None:
         """Zeroes what the optimisers remember of pruned weights, and their gradients."""
         self._clear_gradients()
         for layer in self._layers.values():
-            for attribute, weight in layer.weights():
-                for optimizer in self._optimizers:
-                    for value in optimizer.state.get(weight, {}).values():
-                        if isinstance(value, Tensor) and value.shape == weight.shape:
-                            value.masked_fill_(layer.pruned_at(attribute, value.device), 0)
+            for optimizer in self._optimizers:
+                layer.fill_state(optimizer)
 
     def _refuse_strangers(self) -> None:
         """A weight that moves by an optimiser we do not know of would come back to life."""
@@ -106,35 +104,38 @@ class _Layer:
     def watch(self) -> list[Any]:
         on_load: Any = self.module.register_load_state_dict_post_hook
         handles = [on_load(_OnLoad(self))]
+        pruned = self.pruned  # not self: a module that its own weight's hook refers to would never be freed
         for attribute, weight in self.weights():
             on_gradient: Any = weight.register_post_accumulate_grad_hook
             if weight.requires_grad:
-                handles.append(on_gradient(lambda weight, attribute=attribute: self._fill_gradient(attribute, weight)))
+                handles.append(on_gradient(lambda weight, attribute=attribute: _fill(weight.grad, pruned, attribute)))
         return handles
 
     def weights(self) -> list[tuple[str, nn.Parameter]]:
         return [(attribute, getattr(self.module, attribute)) for attribute in self.pruned]
 
-    @torch.no_grad()
     def fill_weights(self) -> None:
         for attribute, weight in self.weights():
-            weight.masked_fill_(self.pruned_at(attribute, weight.device), 0)
+            _fill(weight, self.pruned, attribute)
 
     def fill_gradients(self) -> None:
         for attribute, weight in self.weights():
-            self._fill_gradient(attribute, weight)
+            _fill(weight.grad, self.pruned, attribute)
 
-    @torch.no_grad()
-    def _fill_gradient(self, attribute: str, weight: Tensor) -> None:
-        if weight.grad is not None:
-            weight.grad.masked_fill_(self.pruned_at(attribute, weight.grad.device), 0)
+    def fill_state(self, optimizer: Optimizer) -> None:
+        for attribute, weight in self.weights():
+            for value in optimizer.state.get(weight, {}).values():
+                if isinstance(value, Tensor) and value.shape == weight.shape:
+                    _fill(value, self.pruned, attribute)
 
-    def pruned_at(self, attribute: str, device: torch.device) -> Tensor:
-        """Where the weight is pruned, on its device; the model may have moved since."""
-        pruned = self.pruned[attribute]
-        if pruned.device != device:
-            pruned = self.pruned[attribute] = pruned.to(device)
-        return pruned
+
+@torch.no_grad()
+def _fill(tensor: Tensor | None, pruned: dict[str, Tensor], attribute: str) -> None:
+    """Zeroes a weight, its gradient or its momentum where it is pruned; the model may have moved meanwhile."""
+    if tensor is not None:
+        if pruned[attribute].device != tensor.device:
+            pruned[attribute] = pruned[attribute].to(tensor.device)
+        tensor.masked_fill_(pruned[attribute], 0)
 
 
 class _OnLoad:
