@@ -38,6 +38,8 @@ MAY_IMPORT = {  # each room, and the rooms of this package that it may look into
     "extras": {"core"},
     "machine": {"core"},
     "networks": {"core", "extras"},
+    "data": {"core", "extras"},
+    "training": {"core", "networks", "data"},
     "report": set(),
     "bench": {"core"},
     "__init__": {"core", "networks"},
@@ -72,7 +74,7 @@ def test_import_activeprune_is_light() -> None:
 
 
 def test_the_contracts_names_are_there() -> None:
-    for name in ("build", "Masks", "Budget", "score", "prune_lowest", "activate", "method"):
+    for name in ("build", "Masks", "Budget", "score", "prune_lowest", "activate", "method", "trace"):
         assert name in ap.__all__
     assert all(hasattr(ap, name) for name in ap.__all__)
 

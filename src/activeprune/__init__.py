@@ -14,6 +14,7 @@
 from .core.activation import activate, activation_rule
 from .core.budget import Budget
 from .core.errors import InputError
+from .core.graph import WeightGraph, trace
 from .core.masks import Masks
 from .core.methods import method
 from .core.pruning import Pruned, prune_cycle, prune_lowest, prune_solo, score
@@ -26,6 +27,7 @@ __all__ = [
     "InputError",
     "Masks",
     "Pruned",
+    "WeightGraph",
     "activate",
     "activation_rule",
     "build",
@@ -34,4 +36,5 @@ __all__ = [
     "prune_lowest",
     "prune_solo",
     "score",
+    "trace",
 ]

@@ -10,6 +10,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from .calling import Batch, Batches, LossFn, call, eval_mode, loss_of, samples_of
 from .errors import InputError
+from .graph import WeightGraph, trace
 from .masks import Masks
 from .precision import widened
 from .prunable import unwrapped
@@ -31,7 +32,7 @@ class Evidence:
         generator: torch.Generator,
         batches: Batches | None = None,
         loss_fn: LossFn | None = None,
-        graph: object = None,
+        graph: WeightGraph | None = None,
     ) -> None:
         self._parameters = masks.weights_of(model)
         self.model = unwrapped(model)
@@ -47,10 +48,13 @@ class Evidence:
         return {name: parameter._version for name, parameter in self._parameters.items()}
 
     @property
-    def graph(self) -> object:
-        """The weight graph that was passed in; an error when there is none."""
+    def graph(self) -> WeightGraph:
+        """The weight graph that was passed in, or one traced with the first batch; an error without either."""
         if self._graph is None:
-            raise InputError("it needs the weight graph of the model: pass graph=")
+            if self._batches is None:
+                raise InputError("it needs the weight graph of the model: pass graph=ap.trace(model, example_input)")
+            self._graph = trace(self.model, next(self.batches()))
+        self._graph.check(dict(self.model.named_parameters()))
         return self._graph
 
     def batches(self) -> Iterator[Batch]:

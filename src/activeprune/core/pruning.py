@@ -12,6 +12,7 @@ from .activation import RULES, activate
 from .calling import Batches, LossFn
 from .errors import InputError, listed, unknown
 from .evidence import Evidence
+from .graph import WeightGraph
 from .masks import Masks
 from .methods import METHODS, Scope
 from .prunable import plain_names
@@ -25,7 +26,7 @@ def score(
     masks: Masks,
     batches: Batches | None = None,
     loss_fn: LossFn | None = None,
-    graph: object = None,
+    graph: WeightGraph | None = None,
     seed: int = 0,
     cycle: int = 0,
     **options: Any,
@@ -120,7 +121,7 @@ def prune_cycle(
     scope: Scope | None = None,
     batches: Batches | None = None,
     loss_fn: LossFn | None = None,
-    graph: object = None,
+    graph: WeightGraph | None = None,
     seed: int = 0,
     cycle: int = 0,
     options: Mapping[str, Any] | None = None,

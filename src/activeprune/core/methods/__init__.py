@@ -45,6 +45,7 @@ class Method:
     chain: Chain | None = None  # the only chain of trainings it is defined for
     rounds: int = 1  # in how many rounds of scoring it removes its share
     batches: int | None = None  # how many batches it wants by default; None: what its parameters tell
+    graph: bool = False  # whether it looks at the weight graph
 
     def __post_init__(self) -> None:
         asked = [p.name for p in self._parameters() if p.default is p.empty]
@@ -113,13 +114,19 @@ METHODS: Registry[Method] = Registry("method", "activeprune.methods", make=Metho
 
 
 def method(
-    name: str, *, scope: Scope = "global", chain: Chain | None = None, rounds: int = 1, batches: int | None = None
+    name: str,
+    *,
+    scope: Scope = "global",
+    chain: Chain | None = None,
+    rounds: int = 1,
+    batches: int | None = None,
+    graph: bool = False,
 ) -> Callable[[Function], Function]:
     """Registers a method of one's own under `name`.
 
     `scope`: whether scores compare over the whole network or within a layer; `chain`: the only chain of trainings it
     is defined for; `rounds`: in how many rounds of scoring it removes its share; `batches`: how many batches of
-    training data it wants (20 for a function that takes `grad`).
+    training data it wants (20 for a function that takes `grad`); `graph`: whether it looks at the weight graph.
 
     >>> @method("large_first_row")
     ... def large_first_row(weight, mask):
@@ -128,7 +135,7 @@ def method(
     METHODS.check_name(name)
 
     def register(function: Function) -> Function:
-        METHODS.add(name, Method(name, function, scope, chain, rounds, batches), origin_of(function))
+        METHODS.add(name, Method(name, function, scope, chain, rounds, batches, graph), origin_of(function))
         return function
 
     return register
