@@ -8,9 +8,9 @@ from torch import Tensor, nn
 from torch.nn.utils import prune
 
 import activeprune as ap
+from activeprune.core.budget import shared_out
 from activeprune.core.evidence import Evidence
 from activeprune.core.methods import METHODS, Method
-from activeprune.core.pruning import layer_quotas
 from tests.helpers import (
     SmallNet,
     algorithm_1,
@@ -99,15 +99,14 @@ def test_global_magnitude_agrees_with_torch_where_there_are_no_ties() -> None:
     ],
 )
 def test_layer_quotas_by_hand(alive: list[int], count: int, expected: list[int]) -> None:
-    quotas = layer_quotas({f"layer{i}": a for i, a in enumerate(alive)}, count)
-    assert list(quotas.values()) == expected
+    assert shared_out(count, alive) == expected
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=6), st.data())
 def test_layer_quotas_add_up_and_are_the_exact_share_rounded(alive: list[int], data: st.DataObject) -> None:
     total = sum(alive)
     count = data.draw(st.integers(0, total))
-    quotas = list(layer_quotas({str(i): a for i, a in enumerate(alive)}, count).values())
+    quotas = shared_out(count, alive)
     assert sum(quotas) == count
     assert all(0 <= quota <= a for quota, a in zip(quotas, alive, strict=True))
     assert all(abs(quota * total - count * a) < total for quota, a in zip(quotas, alive, strict=True) if total)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -42,6 +43,20 @@ class Budget:
         if number < 0 or removed == 0:
             raise InputError(f"nothing left to prune: p = {self.p} of {number} alive weights is no weight")
         return removed - by_ap, by_ap
+
+
+def shared_out(count: int, sizes: Sequence[int]) -> list[int]:
+    """`count` in proportion to the sizes, by largest remainder.
+
+    >>> shared_out(5, [3, 3, 4])  # 1.5, 1.5 and 2: the one left over goes to the earlier
+    [2, 1, 2]
+    """
+    total = max(sum(sizes), 1)
+    shares = [count * size // total for size in sizes]
+    by_remainder = sorted(range(len(sizes)), key=lambda i: -(count * sizes[i] % total))
+    for i in by_remainder[: count - sum(shares)]:
+        shares[i] += 1
+    return shares
 
 
 def _share(name: str, value: object) -> Fraction:

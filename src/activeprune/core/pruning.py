@@ -9,6 +9,7 @@ from typing import Any, get_args
 from torch import Tensor, nn
 
 from .activation import RULES, activate
+from .budget import shared_out
 from .calling import Batches, LossFn
 from .errors import InputError, listed, unknown
 from .evidence import Evidence
@@ -76,23 +77,10 @@ def prune_lowest(masks: Masks, scores: Mapping[str, Tensor], count: int, scope: 
     if scope == "global":
         return masks.without(lowest(scores, masks, count, "scores"), reuse=True)
     chosen: dict[str, Tensor] = {}
-    for name, quota in layer_quotas({name: int(mask.count_nonzero()) for name, mask in masks.items()}, count).items():
+    alive = [int(mask.count_nonzero()) for mask in masks.values()]
+    for name, quota in zip(masks, shared_out(count, alive), strict=True):
         chosen |= lowest(scores, {name: masks[name]}, quota, "scores")
     return masks.without(chosen, reuse=True)
-
-
-def layer_quotas(alive: Mapping[str, int], count: int) -> dict[str, int]:
-    """`count` shared out in proportion to the alive weights of each layer, by largest remainder.
-
-    >>> layer_quotas({"a": 3, "b": 3, "c": 4}, 5)  # 1.5, 1.5 and 2: the one left over goes to the earlier layer
-    {'a': 2, 'b': 1, 'c': 2}
-    """
-    total = max(sum(alive.values()), 1)
-    quotas = {name: count * a // total for name, a in alive.items()}
-    by_remainder = sorted(alive, key=lambda name: -(count * alive[name] % total))
-    for name in by_remainder[: count - sum(quotas.values())]:
-        quotas[name] += 1
-    return quotas
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar
 
@@ -47,6 +48,19 @@ class Registry(Mapping[str, T], Generic[T]):
             raise unknown(self.kind, name, self)
         return self._known[name]
 
+    def find(self, name: str) -> T:
+        """A thing by its name, or by `package.module:function` for one that nobody registered."""
+        if ":" not in name:
+            return self[name]
+        module, _, attribute = name.partition(":")
+        try:
+            function = getattr(import_module(module), attribute)
+        except (ImportError, AttributeError) as error:
+            raise InputError(f"{self.kind} {name!r} cannot be imported: {error}") from error
+        if not callable(function):
+            raise InputError(f"{self.kind} {name!r} is no function but {function!r}")
+        return self._make(name, function)
+
     def __contains__(self, name: object) -> bool:
         return name in self._known or name in self._offered()
 
@@ -80,3 +94,16 @@ def origin_of(function: Callable[..., Any]) -> str:
 def summary_of(function: Callable[..., Any]) -> str:
     """The first line of a function's documentation."""
     return (inspect.getdoc(function) or "").partition("\n")[0]
+
+
+def options_of(function: Callable[..., Any], *without: str) -> dict[str, Any]:
+    """A function's parameters that have a default, but for some."""
+    parameters = inspect.signature(function).parameters.values()
+    return {p.name: p.default for p in parameters if p.name not in without and p.default is not p.empty}
+
+
+def check_options(what: str, options: Iterable[str], known: Mapping[str, Any]) -> None:
+    """Refuses an option that does not exist."""
+    for option in options:
+        if option not in known:
+            raise unknown(f"option of {what}", option, known)

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar, get_args
 from torch import nn
 
 from ..core.errors import InputError, unknown
-from ..core.registry import Registry, origin_of, summary_of
+from ..core.registry import Registry, check_options, options_of, origin_of, summary_of
 
 Init = Literal["kaiming_normal", "native"]
 Builder = TypeVar("Builder", bound=Callable[..., nn.Module])
@@ -44,8 +44,7 @@ class Network:
     @property
     def options(self) -> dict[str, Any]:
         """Its options and their defaults."""
-        parameters = inspect.signature(self.builder).parameters.values()
-        return {p.name: p.default for p in parameters if p.name != "num_classes" and p.default is not p.empty}
+        return options_of(self.builder, "num_classes")
 
 
 NETWORKS: Registry[Network] = Registry("network", "activeprune.networks", make=Network)
@@ -64,16 +63,7 @@ def network(name: str, *, init: Init = "native") -> Callable[[Builder], Builder]
 
 def find(name: str) -> Network:
     """A network by its name, or by `package.module:builder` for one that nobody registered."""
-    if ":" not in name:
-        return NETWORKS[name]
-    path, _, attribute = name.partition(":")
-    try:
-        builder = getattr(import_module(path), attribute)
-    except (ImportError, AttributeError) as error:
-        raise InputError(f"network {name!r} cannot be imported: {error}") from error
-    if not callable(builder):
-        raise InputError(f"network {name!r} is no function but {builder!r}")
-    return Network(name, builder)
+    return NETWORKS.find(name)
 
 
 def build(name: str, num_classes: int = 10, **options: Any) -> nn.Module:
@@ -85,9 +75,7 @@ def build(name: str, num_classes: int = 10, **options: Any) -> nn.Module:
     found = find(name)
     if num_classes < 1:
         raise InputError(f"num_classes = {num_classes}: at least 1 is needed")
-    for option in options:
-        if option not in found.options:
-            raise unknown(f"option of network {name!r}", option, found.options)
+    check_options(f"network {name!r}", options, found.options)
     return found.builder(num_classes=num_classes, **options)
 
 

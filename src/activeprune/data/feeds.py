@@ -1,0 +1,67 @@
+"""What a training loop sees of the data: batches that depend on seed and epoch alone."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from ..core.errors import InputError, unknown
+from .augment import check_augmentation
+from .checks import whole
+from .normalise import Normalisation
+from .splits import Split
+
+Batch = tuple[Tensor, Tensor]
+Part = Literal["train", "validation", "test"]
+
+
+class Feed(ABC):
+    """Batches: float32 [batch, C, H, W], normalised, and int64 labels [batch], on the device.
+
+    `steps` are the whole batches in an epoch: a last one that is not full is left out, so that shapes never change.
+    """
+
+    def __init__(
+        self,
+        split: Split,
+        seed: int,
+        batch: int,
+        augment: str,
+        normalisation: Normalisation,
+        device: torch.device | str,
+    ) -> None:
+        n, self.batch = len(split.train), whole("batch", batch, 1)
+        if self.batch > n:
+            raise InputError(f"batch = {batch} of {n} training images: at most {n} are possible")
+        check_augmentation(augment, split.train)
+        self.classes: tuple[str, ...] = split.classes
+        self.channels = len(normalisation.mean)
+        self.normalisation = normalisation
+        self.steps = n // self.batch
+        self.seed = seed
+        self.augment = augment
+        self.device = torch.device(device)
+        self.factors = normalisation.factors(self.device)
+
+    def training(self, epoch: int, first: int = 0) -> Iterator[Batch]:
+        """Augmented batches of an epoch, from step `first` on: a function of the seed and the epoch alone."""
+        epoch, first = whole("epoch", epoch, 0), whole("first", first, 0)
+        if first > self.steps:
+            raise InputError(f"first = {first}: an epoch has {self.steps} steps")
+        return self._epoch(epoch, first)
+
+    def evaluation(self, part: Part, batch: int | None = None) -> Iterator[Batch]:
+        """All images of a part, in order and never augmented; the last batch may be smaller."""
+        if part not in get_args(Part):
+            raise unknown("part", part, get_args(Part))
+        return self._whole(part, self.batch if batch is None else whole("batch", batch, 1))
+
+    @abstractmethod
+    def _epoch(self, epoch: int, first: int) -> Iterator[Batch]: ...
+
+    @abstractmethod
+    def _whole(self, part: Part, batch: int) -> Iterator[Batch]: ...

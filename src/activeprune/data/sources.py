@@ -1,0 +1,74 @@
+"""Data sets, found by name, and a door for one's own.
+
+A loader is a function `load(path=None)` that returns a `Dataset`; further parameters with a default are its options.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ..core.errors import InputError
+from ..core.registry import Registry, check_options, options_of, origin_of, summary_of
+from .images import Dataset
+
+Loader = TypeVar("Loader", bound=Callable[..., Dataset])
+
+
+@dataclass(frozen=True)
+class Source:
+    """A loader and the name that it is found by."""
+
+    name: str
+    loader: Callable[..., Dataset]
+
+    def __post_init__(self) -> None:
+        if "path" not in inspect.signature(self.loader).parameters:
+            raise InputError(f"data set {self.name!r}: its loader must take path")
+
+    @property
+    def summary(self) -> str:
+        """The first line of its documentation."""
+        return summary_of(self.loader)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Its options and their defaults."""
+        return options_of(self.loader, "path")
+
+
+DATASETS: Registry[Source] = Registry("data set", "activeprune.data", make=Source)
+
+
+def dataset(name: str) -> Callable[[Loader], Loader]:
+    """Registers a loader under `name`."""
+    DATASETS.check_name(name)
+
+    def register(loader: Loader) -> Loader:
+        DATASETS.add(name, Source(name, loader), origin_of(loader))
+        return loader
+
+    return register
+
+
+def find(name: str) -> Source:
+    """A data set by its name, or by `package.module:loader` for one that nobody registered."""
+    return DATASETS.find(name)
+
+
+def load(name: str, path: Path | str | None = None, **options: Any) -> Dataset:
+    """A data set by name; `path` is the folder where its files are, if they are not where they are looked for.
+
+    >>> digits = load("digits")
+    >>> len(digits.train), len(digits.test), digits.train.shape
+    (1438, 359, (1, 8, 8))
+    """
+    found = find(name)
+    check_options(f"data set {name!r}", options, found.options)
+    loaded = found.loader(path=None if path is None else Path(path).expanduser(), **options)
+    if not isinstance(loaded, Dataset):
+        raise InputError(f"data set {name!r}: its loader must return a Dataset, not {type(loaded).__name__}")
+    return loaded

@@ -1,0 +1,77 @@
+"""Which images are trained on, which choose, and which only report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..core.budget import shared_out
+from ..core.errors import InputError
+from ..core.randomness import generator
+from .checks import whole
+from .images import Dataset, Files, Images
+
+MOST_VALIDATION = 50_000  # as many as ImageNet's own validation images, which are the test images here
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Training, validation and test images of one seed, each in the order of the data set.
+
+    Validation images are held out of the training images; test images choose nothing.
+    """
+
+    train: Images | Files
+    validation: Images | Files
+    test: Images | Files
+    classes: tuple[str, ...]
+
+
+def split(dataset: Dataset, seed: int, validation: int | None = None, limit: int | None = None) -> Split:
+    """Holds `validation` images out of the training images, each class in proportion, drawn by `seed`.
+
+    The default is a tenth, and at most 50,000. `limit` first cuts the training images and the test images down to
+    that many each, again each class in proportion and the same ones for every seed.
+
+    >>> from .sources import load
+    >>> parts = split(load("digits"), seed=0, limit=500)
+    >>> len(parts.train), len(parts.validation), len(parts.test)
+    (450, 50, 359)
+    """
+    train, test = dataset.train, dataset.test
+    if limit is not None:
+        limit = whole("limit", limit, 2)
+        train, test = _limited(train, limit), _limited(test, limit)
+    n = len(train)
+    if n < 2:
+        raise InputError(f"data set {dataset.name!r} has {n} training image: with none to hold out, 2 are needed")
+    held_out = max(min(n // 10, MOST_VALIDATION), 1) if validation is None else whole("validation", validation, 1)
+    if held_out >= n:
+        raise InputError(f"validation = {held_out} of {n} training images: none would be left to train on")
+    chosen = stratified(train.labels, held_out, generator(seed, "split", 0))
+    kept = torch.ones(n, dtype=torch.bool)
+    kept[chosen] = False
+    return Split(train.take(kept.nonzero().flatten()), train.take(chosen), test, dataset.classes)
+
+
+def stratified(labels: Tensor, count: int, draw: torch.Generator) -> Tensor:
+    """Ascending positions of `count` of the labels, each class in proportion by largest remainder, ties to the lower.
+
+    A class draws the same numbers whatever its share is: with classes of equal size, fewer are a subset of more.
+
+    >>> stratified(torch.tensor([0, 1, 0, 1, 1, 1]), 3, torch.Generator().manual_seed(0)).shape
+    torch.Size([3])
+    """
+    sizes = labels.bincount().tolist()
+    by_class = torch.split(labels.argsort(stable=True), sizes)
+    quotas = shared_out(count, sizes)
+    chosen = [rows[torch.randperm(len(rows), generator=draw)[:n]] for rows, n in zip(by_class, quotas, strict=True)]
+    return torch.cat(chosen).sort().values
+
+
+def _limited(images: Images | Files, limit: int) -> Images | Files:
+    if len(images) <= limit:
+        return images
+    return images.take(stratified(images.labels, limit, generator(0, "limit", 0)))

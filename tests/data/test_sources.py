@@ -1,0 +1,90 @@
+"""Data sets are found by name, those of others too, and the bundled one is what scikit-learn has."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+
+import activeprune as ap
+from activeprune.data import DATASETS, Dataset, dataset, find, load
+from activeprune.data.sources import Source
+from tests.data.makers import noise
+
+
+def mine(path: Path | None = None, size: int = 6) -> Dataset:
+    """Noise."""
+    return Dataset(f"mine at {path}", ("a", "b"), noise(size, 2), noise(2, 2))
+
+
+def no_loader(path: Path | None = None) -> str:
+    return "pixels"
+
+
+def test_all_of_them_are_listed_with_a_line() -> None:
+    assert set(DATASETS) == {"cifar10", "cifar100", "digits", "imagefolder"}
+    assert all(DATASETS[name].summary for name in DATASETS)
+
+
+def test_ones_own_data_need_no_registration() -> None:
+    assert find("tests.data.test_sources:mine").summary == "Noise."
+    found = load("tests.data.test_sources:mine", "~/somewhere", size=8)
+    assert found.name == f"mine at {Path.home() / 'somewhere'}"
+    assert len(found.train) == 8
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("cifra10", {}, "unknown data set 'cifra10': did you mean 'cifar10'"),
+        ("tests.data.test_sources:hers", {}, "cannot be imported"),
+        ("tests.data.no_such:hers", {}, "cannot be imported"),
+        ("tests.data.test_sources:DATASETS", {}, "is no function"),
+        ("tests.data.test_sources:no_loader", {}, "must return a Dataset, not str"),
+        ("tests.data.test_sources:mine", {"sise": 3}, "unknown option of data set .* 'sise': did you mean 'size'"),
+        ("digits", {"path": "/here"}, "takes no path, not '/here'"),
+        ("imagefolder", {}, "needs a path"),
+    ],
+)
+def test_a_wrong_name_or_option_says_what_would_be_right(name: str, options: dict, message: str) -> None:
+    with pytest.raises(ap.InputError, match=message):
+        load(name, **options)
+
+
+def test_a_loader_takes_a_path_and_has_a_name() -> None:
+    with pytest.raises(ap.InputError, match="must take path"):
+        Source("mine", lambda: load("digits"))
+    with pytest.raises(ap.InputError, match="a name in quotation marks"):
+        dataset(mine)  # type: ignore[arg-type]
+
+
+def test_digits_are_scikit_learns_without_loss() -> None:
+    digits, bundled = load("digits"), load_digits()
+    assert digits.classes == tuple("0123456789")
+    assert len(digits.train) + len(digits.test) == 1797
+    pixels = torch.cat([digits.train.pixels, digits.test.pixels])
+    assert pixels.shape == (1797, 1, 8, 8)
+    assert int(pixels.max()) == 240
+    ours = sorted(
+        map(tuple, np.c_[pixels.flatten(1).numpy() / 15, torch.cat([digits.train.labels, digits.test.labels])])
+    )
+    assert ours == sorted(map(tuple, np.c_[bundled.data, bundled.target]))
+
+
+def test_a_fifth_of_each_digit_is_for_testing_and_always_the_same() -> None:
+    digits = load("digits")
+    sizes = np.bincount(load_digits().target)
+    assert len(digits.test) == 359
+    assert all(abs(np.bincount(digits.test.labels) - sizes / 5) < 1)
+    assert torch.equal(digits.test.pixels, load("digits").test.pixels)
+
+
+def test_importing_the_package_is_light() -> None:
+    program = "import sys, torch; before = set(sys.modules); import activeprune.data; print(*set(sys.modules) - before)"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    roots = {name.partition(".")[0] for name in loaded}
+    assert "activeprune" in roots
+    assert not roots & {"sklearn", "PIL", "torchvision", "rich", "tqdm", "scipy", "pandas", "matplotlib"}
