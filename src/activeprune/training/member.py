@@ -1,0 +1,144 @@
+"""One network in training: its weights, its optimiser, and a step that is a function of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.optim import SGD, Adam, AdamW, Optimizer
+
+from ..core.calling import eval_mode
+from ..core.errors import InputError, listed
+from ..core.masks import Masks
+from .settings import Training
+
+Batch = tuple[Tensor, Tensor]
+State = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Score:
+    """How well a network does on some images: accuracy in [0, 1] and mean loss."""
+
+    accuracy: float
+    loss: float
+
+
+class Member:
+    """A network, its masks and its optimiser on a device.
+
+    In `step` nothing is random, no branch depends on a value, and nothing waits for the device: learning rate and masks
+    are tensors there, and what a step returns stays there.
+    """
+
+    def __init__(
+        self,
+        training: Training,
+        model: nn.Module,
+        start: Mapping[str, Tensor],
+        masks: Masks | None,
+        device: torch.device,
+    ) -> None:
+        self.training = training
+        self.model = model.to(device)
+        self.device = device
+        self.load(start)
+        self.rate = torch.zeros((), device=device)
+        self.optimizer = _optimizer(training, self.model, self.rate)
+        self._weights: list[nn.Parameter] = []
+        self._masks: list[Tensor] = []
+        if masks is not None:
+            masks.apply_(self.model)
+            weights = masks.weights_of(self.model)
+            self._weights = list(weights.values())
+            self._masks = [mask.to(device, weights[name].dtype) for name, mask in masks.items()]
+
+    def step(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """One update. Returns the loss and the number of right answers, both still on the device.
+
+        Gradients of pruned weights are 0, so that clipping does not see them, their momentum stays 0 and so do they.
+        """
+        self.optimizer.zero_grad(set_to_none=True)
+        logits = self.logits(x)
+        loss = cross_entropy(logits, y, label_smoothing=self.training.label_smoothing)
+        loss.backward()  # type: ignore[no-untyped-call]
+        if pruned := [(w.grad, mask) for w, mask in zip(self._weights, self._masks, strict=True) if w.grad is not None]:
+            grads, masks = zip(*pruned, strict=True)
+            torch._foreach_mul_(grads, masks)
+        if self.training.clip is not None:
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.training.clip)
+        self.optimizer.step()
+        return loss.detach(), (logits.detach().argmax(1) == y).sum()
+
+    def logits(self, x: Tensor) -> Tensor:
+        """The network's output in float32."""
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.training.precision == "bf16"):
+            logits: Tensor = self.model(x)
+        return logits.float()
+
+    @torch.no_grad()
+    def score(self, batches: Iterable[Batch]) -> Score:
+        """Accuracy and loss in eval mode; waits for the device once."""
+        count = 0
+        right = torch.zeros((), dtype=torch.int64, device=self.device)
+        loss = torch.zeros((), dtype=torch.float64, device=self.device)
+        with eval_mode(self.model):
+            for x, y in batches:
+                logits = self.logits(x)
+                count += len(y)
+                right += (logits.argmax(1) == y).sum()
+                loss += cross_entropy(logits, y, reduction="sum")
+        return Score(int(right) / count, float(loss) / count)
+
+    def is_finite(self) -> bool:
+        """Whether every number of the state is finite; waits for the device once."""
+        numbers = [tensor for tensor in self.model.state_dict().values() if tensor.is_floating_point()]
+        return bool(torch.stack([torch.isfinite(tensor).all() for tensor in numbers]).all())
+
+    def state(self) -> State:
+        """A copy of weights, norm parameters and running statistics, on the CPU."""
+        return {name: tensor.detach().cpu().clone() for name, tensor in self.model.state_dict().items()}
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Puts a state in place."""
+        own = self.model.state_dict()
+        wanted, given = ({name: tuple(tensor.shape) for name, tensor in s.items()} for s in (own, state))
+        if wrong := sorted({name for name, _ in wanted.items() ^ given.items()}):
+            raise InputError(
+                f"the state is not one of this {self.training.network.name}: it differs in {listed(wrong)}"
+            )
+        for name, tensor in state.items():
+            own[name].copy_(tensor)
+
+    def optimizer_state(self) -> State:
+        """Momentum and the like by "parameter/kind", on the CPU."""
+        names: dict[Tensor, str] = {parameter: name for name, parameter in self.model.named_parameters()}
+        return {
+            f"{names[parameter]}/{kind}": value.detach().cpu().clone()
+            for parameter, kinds in self.optimizer.state.items()
+            for kind, value in kinds.items()
+            if isinstance(value, Tensor)
+        }
+
+    def load_optimizer_state(self, state: Mapping[str, Tensor]) -> None:
+        """Puts momentum and the like in place."""
+        parameters = dict(self.model.named_parameters())
+        self.optimizer.state.clear()
+        for path, value in state.items():
+            name, _, kind = path.rpartition("/")
+            if name not in parameters:
+                raise InputError(f"the optimiser's state is not one of this {self.training.network.name}: {name!r}")
+            self.optimizer.state[parameters[name]][kind] = value.to(self.device, copy=True)
+
+
+def _optimizer(training: Training, model: nn.Module, rate: Tensor) -> Optimizer:
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    decay = training.weight_decay
+    fused = rate.device.type in ("cpu", "cuda")  # one kernel, and the rate is read on the device
+    if training.optimizer == "sgd":
+        return SGD(parameters, rate, training.momentum, 0, decay, training.nesterov, fused=fused)
+    kind = Adam if training.optimizer == "adam" else AdamW
+    return kind(parameters, rate, training.betas, weight_decay=decay, fused=fused)

@@ -1,0 +1,121 @@
+"""What a training leaves behind, and what it needs to go on in the middle."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from ..core.errors import InputError
+
+State = dict[str, Tensor]
+EarlyStop = Literal["best_validation", "best_validation_loss", "last"]
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """The record of one epoch. Accuracies are fractions; those of training are running means over the epoch."""
+
+    epoch: int  # the first is 0
+    step: int  # steps done at its end
+    lr: float  # of its last step
+    train_loss: float
+    train_accuracy: float
+    validation_loss: float
+    validation_accuracy: float
+    test_accuracy: float
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A loss that is no number: when, and at which learning rate."""
+
+    step: int
+    epoch: int
+    lr: float
+    loss: float
+
+    def __str__(self) -> str:
+        return f"loss {self.loss} at step {self.step} (epoch {self.epoch}, learning rate {self.lr:.4g})"
+
+
+@dataclass(frozen=True)
+class Result:
+    """θ* and how it came about. After a `failure` the state is the last good one, and there is no accuracy."""
+
+    state: State
+    epochs: tuple[Epoch, ...]
+    early_stop: EarlyStop = "best_validation"
+    rewind: State | None = None  # the state at `rewind_epoch`
+    failure: Failure | None = None
+    seconds: float = 0.0  # in all, with evaluation
+    images_per_second: float = 0.0  # in training steps alone
+
+    @property
+    def best(self) -> Epoch:
+        """The epoch whose test accuracy is reported."""
+        if self.failure is not None:
+            raise InputError(f"a failed training has no accuracy: {self.failure}")
+        return best_epoch(self.epochs, self.early_stop)
+
+    @property
+    def accuracy(self) -> float:
+        """Early-stop accuracy: on the test images, at the epoch that the validation images chose."""
+        return self.best.test_accuracy
+
+
+def best_epoch(epochs: Sequence[Epoch], rule: EarlyStop) -> Epoch:
+    """The epoch to report, the earliest on a tie. Test images have no say."""
+    if rule == "last":
+        return epochs[-1]
+    if rule == "best_validation_loss":
+        return min(epochs, key=lambda epoch: epoch.validation_loss)
+    return max(epochs, key=lambda epoch: epoch.validation_accuracy)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A training between two epochs. Its random state is the epoch number."""
+
+    epoch: int  # epochs done
+    state: State
+    optimizer: State
+    epochs: tuple[Epoch, ...] = ()
+    rewind: State | None = None
+    seconds: float = field(default=0.0, compare=False)
+
+    def save(self, path: str | Path) -> None:
+        """Writes one file; an interrupted write leaves the former one whole."""
+        groups = {"state": self.state, "optimizer": self.optimizer, "rewind": self.rewind or {}}
+        tensors = {f"{group}/{name}": t.contiguous() for group, named in groups.items() for name, t in named.items()}
+        told = {"epoch": self.epoch, "epochs": [asdict(epoch) for epoch in self.epochs], "seconds": self.seconds}
+        unfinished = Path(f"{path}.{os.getpid()}.part")
+        try:
+            save_file(tensors, unfinished, metadata={"checkpoint": json.dumps(told)})
+            unfinished.replace(path)
+        finally:
+            unfinished.unlink(missing_ok=True)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Checkpoint:
+        """Reads what `save` wrote."""
+        try:
+            with safe_open(path, "pt") as file:
+                told = json.loads((file.metadata() or {})["checkpoint"])
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        except (OSError, SafetensorError, KeyError, ValueError) as error:
+            raise InputError(f"{path} is no checkpoint of a training: {error}") from error
+        groups: dict[str, State] = {"state": {}, "optimizer": {}, "rewind": {}}
+        for name, tensor in tensors.items():
+            group, _, rest = name.partition("/")
+            groups[group][rest] = tensor
+        epochs = tuple(Epoch(**epoch) for epoch in told["epochs"])
+        rewind = groups["rewind"] or None
+        return cls(told["epoch"], groups["state"], groups["optimizer"], epochs, rewind, told["seconds"])

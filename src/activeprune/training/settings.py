@@ -1,0 +1,206 @@
+"""Everything that decides one training, except seed, start state and masks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+from torch import nn
+
+from ..core.errors import InputError, unknown
+from ..core.registry import check_options
+from ..data import DATASETS, Feed, Normalisation, load, split
+from ..data import feed as feed_of
+from ..networks import NETWORKS, Init
+from ..networks.initial import initial
+from .duration import Duration, Length
+
+
+def _no_bool(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise InputError(f"a number is needed, not {value}")
+    return value
+
+
+Count = Annotated[int, Field(strict=True, ge=1)]
+Number = Annotated[float, BeforeValidator(_no_bool), Field(allow_inf_nan=False)]
+Positive = Annotated[Number, Field(gt=0)]
+Share = Annotated[Number, Field(ge=0, lt=1)]
+Scalar = bool | int | float | str
+
+
+class Settings(BaseModel):
+    """Frozen, hashable, and without unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any]) -> Self:
+        """From keys and values, with an error in the reader's words.
+
+        >>> Training.read({"network": "resnet8", "bach": 8})  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+            ...
+        activeprune.core.errors.InputError: unknown key 'bach': did you mean 'batch'? (known: augment, ...
+        """
+        try:
+            return cls(**values)
+        except ValidationError as error:
+            raise _reworded(error, cls) from error
+
+
+class NetworkChoice(Settings):
+    """A network by name and its options: `resnet20`, or `{name: resnet20, shortcut: pad}`."""
+
+    name: str
+    options: tuple[tuple[str, Scalar], ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_mapping(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            value = {"name": value}
+        if isinstance(value, Mapping) and "name" in value and "options" not in value:
+            options = {key: option for key, option in value.items() if key != "name"}
+            return {"name": value["name"], "options": tuple(sorted(options.items()))}
+        return value
+
+    @model_validator(mode="after")
+    def _exists(self) -> Self:
+        check_options(f"network {self.name!r}", dict(self.options), NETWORKS.find(self.name).options)
+        return self
+
+
+class DataChoice(Settings):
+    """A data set by name: `cifar10`, or `{name: cifar10, path: …, limit: 2000}`."""
+
+    name: str
+    path: Path | None = None
+    """Where it is; says nothing about what it is."""
+    limit: Annotated[int, Field(strict=True, ge=2)] | None = None
+    """At most so many images for training and validation together, and at most so many for testing."""
+    validation: Count | None = None
+    """Images held out of the training images; by default a tenth, at most 50,000."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_name(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
+
+    @field_validator("name")
+    @classmethod
+    def _exists(cls, name: str) -> str:
+        DATASETS.find(name)
+        return name
+
+
+class Training(Settings):
+    """One training: network, data, optimiser, schedule.
+
+    >>> Training(network="resnet8", data="digits", lr=0.1, epochs="3ep", batch=64).drops
+    ()
+    """
+
+    network: NetworkChoice
+    init: Init | None = None
+    """How weights start; by default what the network was registered with."""
+
+    data: DataChoice
+    augment: Literal["none", "crop", "crop_flip", "resized_crop_flip"] = "none"
+    resolution: Count | None = None
+    """Images are scaled to this size, and a network that has a resolution is built for it."""
+    mean: tuple[Number, ...] | None = None
+    """Of each channel, in [0, 1]; by default that of the training images."""
+    std: tuple[Positive, ...] | None = None
+
+    optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
+    lr: Positive
+    momentum: Share = 0.9
+    """Of sgd."""
+    nesterov: bool = False
+    """Of sgd."""
+    betas: tuple[Share, Share] = (0.9, 0.999)
+    """Of adam and adamw."""
+    weight_decay: Annotated[Number, Field(ge=0)] = 0.0
+
+    epochs: Length
+    batch: Count
+    schedule: Literal["drops", "cosine"] = "drops"
+    warmup: Length = Duration(0)
+    drops: tuple[Length, ...] = ()
+    drop_factor: Annotated[Number, Field(gt=0, le=1)] = 0.1
+    rates: Literal["full", "finetune", "s_cyc"] = "full"
+    """`finetune`: the schedule's last rate throughout. `s_cyc`: between lr and lr_high, higher the more is pruned."""
+    lr_high: Positive | None = None
+
+    precision: Literal["fp32", "bf16"] = "fp32"
+    """bf16: matrix products in bfloat16; weights, statistics and loss stay in float32."""
+    clip: Positive | None = None
+    """Largest norm of the gradient."""
+    label_smoothing: Share = 0.0
+    early_stop: Literal["best_validation", "best_validation_loss", "last"] = "best_validation"
+    """The epoch whose test accuracy is reported; the earliest on a tie."""
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.epochs.count < 1:
+            raise InputError("epochs = 0: at least 1 is needed")
+        if self.nesterov and not self.momentum:
+            raise InputError("nesterov = true needs a momentum above 0")
+        if self.schedule == "cosine" and self.drops:
+            raise InputError("drops belong to schedule = drops, not to cosine")
+        if (self.mean is None) != (self.std is None) or len(self.mean or ()) != len(self.std or ()):
+            raise InputError(f"mean = {self.mean} and std = {self.std}: both or none, one number a channel")
+        if (self.rates == "s_cyc") != (self.lr_high is not None) or (self.lr_high or self.lr) < self.lr:
+            raise InputError(f"lr_high = {self.lr_high}: s_cyc needs one of at least lr = {self.lr}, others none")
+        pretrained = dict(self.network.options).get("pretrained", False)
+        if pretrained and (self.init or NETWORKS.find(self.network.name).init) != "native":
+            raise InputError(f"pretrained weights and init = {self.init}: drawing new ones would discard them")
+        return self
+
+    def build(self, num_classes: int, channels: int, seed: int = 0, cycle: int = 1) -> nn.Module:
+        """The network for such data, with the weights that (seed, cycle) gives it."""
+        options: dict[str, Any] = dict(self.network.options)
+        offered = NETWORKS.find(self.network.name).options
+        if "in_channels" in offered:
+            options.setdefault("in_channels", channels)
+        elif channels != 3:
+            raise InputError(f"{self.network.name} takes images of 3 channels, and {self.data.name} has {channels}")
+        if self.resolution is not None and "resolution" in offered:
+            options.setdefault("resolution", self.resolution)
+        return initial(self.network.name, num_classes, seed, cycle, self.init, **options)
+
+    def feed(self, seed: int, device: str = "cpu", workers: int = 0) -> Feed:
+        """Its data, split by the seed, on a device."""
+        dataset = load(self.data.name, self.data.path)
+        own = Normalisation(self.mean, self.std) if self.mean is not None and self.std is not None else None
+        return feed_of(
+            split(dataset, seed, self.data.validation, self.data.limit),
+            seed,
+            batch=self.batch,
+            augment=self.augment,
+            resolution=self.resolution,
+            normalisation=own,
+            device=device,
+            workers=workers,
+        )
+
+
+def _reworded(error: ValidationError, model: type[BaseModel]) -> InputError:
+    """One problem of several, a misspelt key before all others: the key, the value and what is allowed."""
+    first = min(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
+    *outer, last = [str(part) for part in first["loc"]] or [""]
+    key = ".".join([*outer, last])
+    if first["type"] == "extra_forbidden":
+        for part in outer:
+            inner = model.model_fields[part].annotation
+            assert isinstance(inner, type)
+            assert issubclass(inner, BaseModel)
+            model = inner
+        return unknown(f"key of {'.'.join(outer)}" if outer else "key", last, model.model_fields)
+    if first["type"] == "missing":
+        return InputError(f"key {key!r} is missing")
+    message = first["msg"].removeprefix("Value error, ")
+    return InputError(f"{key} = {first['input']!r}: {message[0].lower()}{message[1:]}" if key else message)

@@ -1,0 +1,91 @@
+"""Small trainings: images made here, networks that are quick, and a plain loop to compare with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+import activeprune as ap
+from activeprune.data import Dataset, Images
+from activeprune.training import Result, Training
+
+
+def shapes(path: None = None) -> Dataset:
+    """Two classes of noisy 6 × 6 images with two channels: brighter on the left, brighter on the right."""
+    draw = torch.Generator().manual_seed(4)
+
+    def images(count: int) -> Images:
+        labels = torch.arange(count) % 2
+        pixels = torch.randint(0, 120, (count, 2, 6, 6), generator=draw)
+        for label, columns in enumerate((slice(0, 3), slice(3, 6))):
+            pixels[labels == label, :, :, columns] += 60
+        return Images(pixels.to(torch.uint8), labels)
+
+    return Dataset("shapes", ("left", "right"), images(80), images(30))
+
+
+def small(num_classes: int = 2, in_channels: int = 2, dropout: float = 0.0) -> nn.Module:
+    """Convolution, batch-norm, a linear layer, and dropout if asked for."""
+    convolution = nn.Conv2d(in_channels, 6, 3, padding=1, bias=False)
+    head = [nn.Flatten(), nn.Dropout(dropout), nn.Linear(6 * 36, num_classes)]
+    return nn.Sequential(convolution, nn.BatchNorm2d(6), nn.ReLU(), *head)
+
+
+BASE: dict[str, Any] = {
+    "network": "tests.training.makers:small",
+    "data": "tests.training.makers:shapes",
+    "lr": 0.05,
+    "epochs": "3ep",
+    "batch": 16,
+}
+
+
+def training(**keys: Any) -> Training:
+    return Training.read({**BASE, **keys})
+
+
+def start_of(chosen: Training, seed: int = 0) -> dict[str, Tensor]:
+    return chosen.build(num_classes=2, channels=2, seed=seed).state_dict()
+
+
+def half(chosen: Training) -> ap.Masks:
+    model = chosen.build(num_classes=2, channels=2)
+    draw = torch.Generator().manual_seed(1)
+    return ap.Masks({n: torch.rand(m.shape, generator=draw) < 0.5 for n, m in ap.Masks.dense(model).items()})
+
+
+def plain_loop(
+    chosen: Training, seed: int, start: dict[str, Tensor], masks: ap.Masks | None, optimizer: Any, rates: list[float]
+) -> dict[str, Tensor]:
+    """What `train` does, as one would write it by hand with the library's public parts."""
+    model = chosen.build(num_classes=2, channels=2)
+    model.load_state_dict(start)
+    optimizer = optimizer(model.parameters())
+    if masks is not None:
+        masks.hold(model, optimizer)
+    feed = chosen.feed(seed)
+    model.train()
+    for step, rate in enumerate(rates):
+        epoch, index = divmod(step, feed.steps)
+        x, y = list(feed.training(epoch))[index]
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        optimizer.zero_grad()
+        cross_entropy(model(x), y, label_smoothing=chosen.label_smoothing).backward()
+        if chosen.clip is not None:
+            nn.utils.clip_grad_norm_(model.parameters(), chosen.clip)
+        optimizer.step()
+    return model.state_dict()
+
+
+def same(one: dict[str, Tensor], two: dict[str, Tensor]) -> bool:
+    return one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)
+
+
+def same_result(one: Result, two: Result) -> bool:
+    """To the bit, but for times."""
+    rewinds = [result.rewind or {} for result in (one, two)]
+    return same(one.state, two.state) and one.epochs == two.epochs and same(*rewinds) and one.failure == two.failure
