@@ -43,7 +43,7 @@ MAY_IMPORT = {  # each room, and the rooms of this package that it may look into
     "report": set(),
     "bench": {"core"},
     "__init__": {"core", "networks"},
-    "cli": {"", "core", "extras", "machine", "networks", "report", "bench"},
+    "cli": {"", "core", "extras", "machine", "networks", "data", "report", "bench"},
     "__main__": {"cli"},
 }
 
@@ -131,3 +131,12 @@ def test_the_readmes_example_works_as_it_stands() -> None:
     assert masks.alive == 34  # 306, 245, 196, 157, 126, 101, 81, 65, 52, 42, 34
     assert pruned_are_zero(model, masks)
     assert torch.equal(model.bn1.running_mean, surroundings["start"]["bn1.running_mean"])  # the whole state is rewound
+
+
+def test_the_examples_of_the_training_page_work_as_they_stand() -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "training.md").read_text(encoding="utf-8"), re.DOTALL)
+    surroundings: dict = {"torch": torch, "ap": ap}
+    for block in blocks:
+        exec(block, surroundings)
+    assert surroundings["result"].accuracy > 0.3
+    assert surroundings["graph"].reading("conv.weight") == {"blocks.0.conv1.weight", "identity"}

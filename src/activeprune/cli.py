@@ -22,6 +22,8 @@ from .core.activation import RULES
 from .core.errors import InputError, unknown
 from .core.methods import METHODS
 from .core.registry import Registry
+from .data import DATASETS
+from .data.cache import directory as data_cache
 from .extras import EXTRA_OF, present
 from .networks import NETWORKS
 from .report import paper
@@ -68,15 +70,16 @@ def common_options(
 @app.command("list", epilog="Example:  activeprune list methods --json")
 def list_(
     topic: Annotated[
-        str | None, typer.Argument(help="methods, rules, networks or paper; everything without it.")
+        str | None, typer.Argument(help="methods, rules, networks, data or paper; everything without it.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the pruning methods, AP's rules, the networks and the paper's published tables."""
+    """List the pruning methods, AP's rules, the networks, the data sets and the paper's published tables."""
     topics: dict[str, Any] = {
         "methods": lambda: [_method_row(name) for name in METHODS],
         "rules": lambda: [_summary_row(RULES, name) for name in RULES],
         "networks": lambda: [_summary_row(NETWORKS, name) for name in NETWORKS],
+        "data": lambda: [_summary_row(DATASETS, name) for name in DATASETS],
         "paper": lambda: [{"name": name, "what it holds": line} for name, line in paper.tables().items()],
     }
     if topic is not None and topic not in topics:
@@ -134,6 +137,7 @@ def doctor(as_json: AsJson = False) -> None:
         "machine": machine.described(torch.device("cpu")),
         "cuda": ", ".join(machine.gpus()) or "no GPU that this torch can use",
     }
+    rows["data cache"] = str(data_cache())
     for package, extra in EXTRA_OF.items():
         rows[package] = "installed" if present(package) else f"missing: pip install 'activeprune[{extra}]'"
     if as_json:

@@ -2,12 +2,9 @@
 
 import pytest
 import torch
-from torch import nn
 
 import activeprune as ap
 from activeprune.core.calling import call, eval_mode, samples_of
-from activeprune.core.evidence import Evidence
-from activeprune.core.randomness import generator
 from tests.helpers import SmallNet, same_state, snapshot
 
 
@@ -48,11 +45,3 @@ def test_eval_mode_comes_and_goes_even_when_the_body_fails() -> None:
     assert [module.training for module in model.modules()] == modes
     with eval_mode(model, batch_statistics=True):
         assert [m.training for m in (model.bn1, model.bn2, model.dropout, model)] == [True, True, False, False]
-
-
-def test_a_method_that_needs_the_weight_graph_says_so() -> None:
-    model = nn.Linear(2, 2)
-    evidence = Evidence(model, ap.Masks.dense(model), generator(0, "method", 0))
-    with pytest.raises(ap.InputError, match="needs the weight graph"):
-        _ = evidence.graph
-    assert Evidence(model, ap.Masks.dense(model), generator(0, "method", 0), graph="a graph").graph == "a graph"
