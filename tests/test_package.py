@@ -39,7 +39,7 @@ MAY_IMPORT = {  # each room, and the rooms of this package that it may look into
     "machine": {"core"},
     "networks": {"core", "extras"},
     "data": {"core", "extras"},
-    "training": {"core", "networks", "data"},
+    "training": {"core", "networks", "data", "machine"},
     "report": set(),
     "bench": {"core"},
     "__init__": {"core", "networks"},

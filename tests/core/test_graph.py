@@ -315,3 +315,110 @@ def test_combinations_are_those_that_meet() -> None:
     found, row = combinations(left, right)
     assert {tuple(pair) for pair in found.tolist()} == {(5, 1), (6, 1), (5, 2), (6, 2)}
     assert found[row[1, 2]].tolist() == [5, 2]
+
+
+# What a stranger's model may do.
+
+VECTOR = torch.randn(2, 4, generator=torch.Generator().manual_seed(8))
+
+
+def linear_net(forward, *layers: str) -> Net:
+    return Net(forward, **{name: nn.Linear(4, 4) for name in layers})
+
+
+def test_writing_through_a_view_loses_track_of_all_that_shares_its_memory() -> None:
+    def forward(net, x):
+        h = net.a(x)
+        h.view(2, 2, 2).add_(net.b(x).view(2, 2, 2))
+        return net.c(h)
+
+    graph = ap.trace(linear_net(forward, "a", "b", "c"), VECTOR)
+    assert [barrier.operator for barrier in graph.barriers] == ["aten.add_.Tensor"]
+    assert graph.feeding("c.weight") == NONE
+    assert graph.outside[graph.layers["c.weight"].reads[:, 0]].all()
+
+
+def test_a_tensor_that_is_filled_in_place_is_no_constant() -> None:
+    def forward(net, x):
+        out = torch.zeros(2, 4)
+        out[:, :2] = net.a(x)[:, :2].relu()
+        return net.c(out)
+
+    graph = ap.trace(linear_net(forward, "a", "c"), VECTOR)
+    assert graph.outside[graph.layers["c.weight"].reads[:, 0]].all()
+    assert len(graph.layers["c.weight"].reads) == 4
+    assert graph.exposed[graph.layers["a.weight"].feeds[:, 0]].any()
+
+
+def test_an_operator_in_place_changes_what_its_argument_is() -> None:
+    def forward(net, x):
+        h = net.a(x)
+        h.add_(net.b(x))  # the result is not assigned
+        return net.c(h)
+
+    assert ap.trace(linear_net(forward, "a", "b", "c"), VECTOR).feeding("c.weight") >= names("b")
+
+
+@pytest.mark.parametrize("context", [torch.no_grad, lambda: torch.autocast("cpu", torch.bfloat16)])
+def test_parts_under_no_grad_or_autocast_are_followed(context) -> None:
+    def forward(net, x):
+        with context():
+            h = net.a(x).relu()
+        return net.b(h.float())
+
+    graph = ap.trace(linear_net(forward, "a", "b"), VECTOR)
+    assert graph.barriers == ()
+    assert graph.feeding("b.weight") == names("a")
+
+
+def test_an_image_without_a_batch_axis() -> None:
+    net = Net(lambda net, x: net.b(net.a(x).relu()), a=conv(2, 5), b=conv(5, 3))
+    graph = ap.trace(net, IMAGE[0])
+    assert graph.feeding("b.weight") == names("a")
+    assert sorted(graph.layers["b.weight"].reads[:, 1].tolist()) == list(range(5))
+    ap.score("lookahead", net, ap.Masks.dense(net), graph=graph)
+
+
+STRANGE = {
+    "a sum of everything": lambda net, x: net.b(x) - net.a(x).sum(),
+    "a number to the power of neurons": lambda net, x: net.b(2 ** net.a(x)),
+    "a vector as a weight": lambda net, x: net.b(x) + (net.a(x) @ net.a.bias)[:, None],
+    "a weight both ways": lambda net, x: nn.functional.linear(net.a(net.b(x)), net.b.weight.t()),
+    "neurons added to a product": lambda net, x: torch.addmm(net.b(x), net.a(x), net.c.weight),
+    "computed factors": lambda net, x: net.b(net.a(x) * nn.functional.softplus(net.a.bias)),
+    "a division by neurons": lambda net, x: net.b(1 / net.a(x)),
+}
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_what_no_rule_covers_is_a_barrier_and_never_a_crash(name: str) -> None:
+    net = linear_net(STRANGE[name], "a", "b", "c")
+    graph = ap.trace(net, VECTOR)
+    assert graph.barriers
+    assert graph.exposed[graph.layers["a.weight"].feeds[:, 0]].all()
+    ap.score("lookahead", net, ap.Masks.dense(net), graph=graph)
+
+
+def test_a_weight_under_two_names_is_known_by_its_first() -> None:
+    net = linear_net(lambda net, x: net.c(net.b(net.a(x))), "a", "b", "c")
+    net.c.weight = net.b.weight
+    graph = ap.trace(net, VECTOR)
+    assert set(graph.layers) == {"a.weight", "b.weight"}
+    assert graph.feeding("b.weight") == names("a", "b")
+    ap.score("lookahead", net, ap.Masks.dense(net, exclude=["b", "c"]), graph=graph)
+
+
+def test_stacked_and_sliced_tensors_keep_their_neurons() -> None:
+    def forward(net, x):
+        both = torch.stack([net.a(x), net.b(x)], 1)
+        return net.c(both[:, 1]) + net.d(both.flatten(1)[:, 2:6])
+
+    graph = ap.trace(linear_net(forward, "a", "b", "c", "d"), VECTOR)
+    feeds = {name: graph.layers[f"{name}.weight"].feeds[:, 0].tolist() for name in "ab"}
+    by_index = {n: [p[0] for p in sorted(graph.layers[f"{n}.weight"].reads.tolist(), key=lambda p: p[1])] for n in "cd"}
+    assert by_index == {"c": feeds["b"], "d": feeds["a"][2:] + feeds["b"][:2]}
+
+
+def test_a_matrix_product_with_a_transposed_parameter_is_a_layer() -> None:
+    net = linear_net(lambda net, x: net.b(net.a(x).relu() @ net.c.weight.T), "a", "b", "c")
+    assert ap.trace(net, VECTOR).feeding("b.weight") == names("c")

@@ -5,6 +5,8 @@ import torch
 from torch import Tensor, nn
 
 import activeprune as ap
+from activeprune.core.evidence import Evidence
+from activeprune.core.randomness import generator
 from tests.core.test_graph import IMAGE, concat_net, depthwise_net, projection_net, skip_net
 from tests.helpers import SmallNet, random_masks
 from tests.replay import randomised
@@ -190,3 +192,64 @@ def test_a_cycle_with_lookahead_prunes_the_same_fraction_of_every_layer() -> Non
     start = {name: tensor + 0.1 for name, tensor in net.state_dict().items()}
     pruned = ap.prune_cycle("lookahead", net, masks, 45, 0, start, graph=ap.trace(net, IMAGE))
     assert [int(mask.sum()) for mask in pruned.masks.values()] == [72 - 14, 144 - 29, 12 - 2]  # 14.2, 28.4, 2.4
+
+
+def test_a_skip_connection_counts_one_whatever_made_its_source() -> None:
+    """The source's own batch-norm is not between the skip connection and its reader; one on the skip path itself is."""
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.own = nn.Conv2d(2, 4, 3, padding=1), nn.BatchNorm2d(4)
+            self.b, self.path = nn.Conv2d(4, 4, 3, padding=1), nn.BatchNorm2d(4)
+            self.fc1, self.fc2 = nn.Linear(4, 3), nn.Linear(4, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = self.own(self.a(x)).relu()
+            y = self.b(x)
+            return self.fc1((y + x).mean((2, 3))) + self.fc2((y + self.path(x)).mean((2, 3)))
+
+    net = randomised(Net())
+    a, b, fc1, fc2 = (layer.weight for layer in (net.a, net.b, net.fc1, net.fc2))
+    own, path = squared_scale(net.own), squared_scale(net.path)
+    two = torch.full((4,), 2.0, dtype=torch.float64)
+    assert_scores(
+        scores_of(net),
+        a=expected(a, None, own * (columns(b) + 1 + path)),
+        b=expected(b, own * rows(a), two),  # two sums read it as it is
+        fc1=expected(fc1, two, None),
+        fc2=expected(fc2, 1 + path, None),
+    )
+
+
+def test_a_parameter_that_neurons_are_multiplied_with_scales_them() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = nn.Linear(2, 4), nn.Linear(4, 3)
+            self.gain = nn.Parameter(torch.tensor([1.0, -2.0, 3.0, 0.5]))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.b(self.a(x) * self.gain.view(1, -1))
+
+    net = Net()
+    gain = net.gain.detach().double().square()
+    a, b = net.a.weight, net.b.weight
+    assert_scores(
+        scores_of(net, torch.randn(2, 2)),
+        a=expected(a, None, gain * columns(b)),
+        b=expected(b, gain * rows(a), None),
+    )
+
+
+def test_a_graph_must_be_one() -> None:
+    with pytest.raises(ap.InputError, match=r"graph must come from ap\.trace"):
+        ap.score("lookahead", skip_net(), ap.Masks.dense(skip_net()), graph=torch.zeros(1))
+
+
+def test_an_iterator_of_batches_loses_none_to_the_graph() -> None:
+    net = skip_net()
+    batches = [(IMAGE, torch.zeros(2)), (IMAGE + 1, torch.zeros(2))]
+    evidence = Evidence(net, ap.Masks.dense(net), generator(0, "method", 0), iter(batches))
+    assert evidence.graph.layers
+    assert [float(x.sum()) for x, _ in evidence.batches()] == [float(x.sum()) for x, _ in batches]

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import activeprune as ap
-from activeprune.data import cifar, load
+from activeprune.data import Images, cifar, load
 from activeprune.data.releases import CIFAR10, CIFAR100, Release
 from tests.data.makers import RELEASES, noise, python2_pickle, python3_pickle, write_image, write_official, write_tree
 
@@ -176,3 +176,11 @@ def test_a_link_to_nothing_is_named(tree: Path) -> None:
     (tree / "train" / "dog" / "away.png").symlink_to(tree / "nowhere.png")
     with pytest.raises(ap.InputError, match=r"away\.png cannot be read: No such file"):
         load("cifar10", tree)
+
+
+def test_a_class_that_is_tested_must_be_trained(tmp_path: Path) -> None:
+    dog = CIFAR10.classes.index("dog")
+    write_tree(tmp_path, "train", TRAIN.take((TRAIN.labels != dog).nonzero().flatten()), CIFAR10.classes)
+    write_tree(tmp_path, "test", Images(TRAIN.pixels[:1], torch.tensor([dog])), CIFAR10.classes)
+    with pytest.raises(ap.InputError, match=f"no images of class 'dog' in {tmp_path / 'train'}"):
+        load("cifar10", tmp_path)

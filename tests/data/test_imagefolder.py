@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import activeprune as ap
 from activeprune.data import Files, fingerprint, load
@@ -76,6 +77,19 @@ def test_an_empty_file_and_a_bad_header_are_found_before_training(folder: Path, 
     path = folder / "train" / "dog" / "b.JPEG"
     path.write_bytes(content)
     with pytest.raises(ap.InputError, match=f"{path} {message}"):
+        load("imagefolder", folder)
+
+
+def test_a_truncated_and_a_16_bit_image_are_found_before_training(folder: Path) -> None:
+    path = folder / "train" / "dog" / "b.JPEG"
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ap.InputError, match=f"{path} cannot be decoded"):
+        load("imagefolder", folder)
+    path.unlink()
+    deep = path.with_name("deep.png")
+    Image.fromarray(np.full((9, 9), 1000, np.uint16)).save(deep)
+    with pytest.raises(ap.InputError, match=f"{deep} cannot be decoded: ValueError: mode I;16 has more than 8 bits"):
         load("imagefolder", folder)
 
 

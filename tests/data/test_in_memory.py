@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import activeprune as ap
+from activeprune.core.randomness import generator
 from activeprune.data import (
     AUGMENTATIONS,
     Feed,
@@ -82,15 +83,17 @@ def test_an_epoch_shows_every_image_at_most_once() -> None:
     assert len({tuple(image) for image in x.flatten(1)[:, :50].tolist()}) == 48
 
 
-def test_from_step_k_on_it_is_the_tail_of_the_epoch() -> None:
+def test_scoring_batches_are_plain_training_images_of_seed_and_cycle() -> None:
     ours = feed(PARTS, 3, batch=8, augment="crop_flip")
-    whole = list(ours.training(4))
-    for first in range(7):
-        tail = list(ours.training(4, first))
-        assert len(tail) == 6 - first
-        for (x, y), (expected_x, expected_y) in zip(tail, whole[first:], strict=True):
-            assert torch.equal(x, expected_x)
-            assert torch.equal(y, expected_y)
+    images, _ = all_of(ours.evaluation("train"))
+    known = {tuple(image): number for number, image in enumerate(images.flatten(1).tolist())}
+    x, y = all_of(ours.scoring(cycle=2, count=4))
+    chosen = [known[tuple(image)] for image in x.flatten(1).tolist()]  # a KeyError: an image that was augmented
+    assert len(set(chosen)) == 32
+    assert torch.equal(y, PARTS.train.labels[chosen])
+    order = torch.randperm(len(PARTS.train), generator=generator(3, "score", 2))
+    assert chosen == order[:32].tolist()
+    assert len(list(ours.scoring(cycle=2, count=1000))) == ours.steps
 
 
 @pytest.mark.parametrize("part", ["train", "validation", "test"])
@@ -139,8 +142,8 @@ def test_what_cannot_be_fed_is_refused_at_once(options: dict, message: str) -> N
 @pytest.mark.parametrize(
     ("ask", "message"),
     [
-        (lambda ours: ours.training(0, 7), "first = 7: an epoch has 6 steps"),
-        (lambda ours: ours.training(0, -1), "first = -1"),
+        (lambda ours: ours.scoring(0, 0), "count = 0"),
+        (lambda ours: ours.scoring(-1, 1), "cycle = -1"),
         (lambda ours: ours.training(-1), "epoch = -1"),
         (lambda ours: ours.evaluation("tests"), "unknown part 'tests': did you mean 'test'"),
         (lambda ours: ours.evaluation("test", 0), "batch = 0"),

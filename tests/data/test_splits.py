@@ -125,3 +125,10 @@ def test_no_part_may_be_empty(options: dict, message: str) -> None:
 def test_one_image_cannot_be_split() -> None:
     with pytest.raises(ap.InputError, match="has 1 training image"):
         split(numbered([0]), 0)
+
+
+def test_the_same_images_are_chosen_for_ever() -> None:
+    """Recorded: another choice would orphan every result."""
+    parts = split(numbered([0, 1, 2, 3] * 10), seed=3, validation=4, limit=20)
+    assert numbers(parts.validation) == [4, 6, 13, 27]
+    assert numbers(parts.test) == [0, 1, 2, 4, 6, 7, 8, 9, 11, 13, 14, 19, 20, 24, 25, 27, 30, 31, 33, 34]

@@ -34,6 +34,40 @@ def small(num_classes: int = 2, in_channels: int = 2, dropout: float = 0.0) -> n
     return nn.Sequential(convolution, nn.BatchNorm2d(6), nn.ReLU(), *head)
 
 
+def frozen(num_classes: int = 2, in_channels: int = 2) -> nn.Module:
+    return small(num_classes, in_channels).requires_grad_(False)
+
+
+def one_output(num_classes: int = 2, in_channels: int = 2) -> nn.Module:
+    return small(1, in_channels)
+
+
+def two_things(num_classes: int = 2, in_channels: int = 2) -> nn.Module:
+    return Pair(small(num_classes, in_channels))
+
+
+def blind(num_classes: int = 2, in_channels: int = 2) -> nn.Module:
+    return Blind(small(num_classes, in_channels))
+
+
+class Pair(nn.Module):
+    """Returns its output twice."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self.inner(x), self.inner(x)
+
+
+class Blind(Pair):
+    """Trains, but sees nothing in eval mode."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x) if self.training else self.inner(x) * torch.nan
+
+
 BASE: dict[str, Any] = {
     "network": "tests.training.makers:small",
     "data": "tests.training.makers:shapes",

@@ -85,6 +85,10 @@ WRONG = [
     ({"augment": "flip_crop"}, "'crop_flip'"),
     ({"label_smoothing": 1}, "label_smoothing = 1"),
     ({"clip": -1}, "clip = -1"),
+    ({"mean": [125, 125], "std": [0.5, 0.5]}, "mean.0 = 125: input should be less than or equal to 1"),
+    ({"drops": ["1ep", "1ep"]}, "one stands there twice"),
+    ({"network": {"name": "resnet20", "shortcut": None}}, "option shortcut = None: a number, a text"),
+    ({"network": ".x:build"}, "cannot be imported"),
     ({"early_stop": "best_test"}, "'best_validation'"),
 ]
 
@@ -95,6 +99,28 @@ def test_bad_input_is_one_line_with_key_value_and_what_is_allowed(keys: dict, me
         training(**keys)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("values", [None, {1: 2}, [("lr", 1)]])
+def test_what_is_no_mapping_of_keys(values: object) -> None:
+    with pytest.raises(ap.InputError, match="keys and values are needed"):
+        Training.read(values)
+
+
+def test_saying_the_default_is_saying_nothing() -> None:
+    assert training(network={"name": "resnet20", "shortcut": "conv"}) == training(network="resnet20")
+
+
+def test_channels_and_resolution_of_network_and_data_must_agree() -> None:
+    with pytest.raises(ap.InputError, match="resnet8 takes images of 7 channels, and digits has 1"):
+        training(network={"name": "resnet8", "in_channels": 7}, data="digits").build(10, channels=1)
+    with pytest.raises(ap.InputError, match="resolution = 32, and that of vit_b16 is 64"):
+        training(network={"name": "vit_b16", "resolution": 64}, resolution=32).build(10, channels=3)
+
+
+def test_a_length_is_never_negative() -> None:
+    with pytest.raises(ap.InputError, match="a length = -2: at least 0"):
+        Duration(-2)
 
 
 def test_a_missing_key_is_named() -> None:

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.nn.functional import cross_entropy
 from torch.optim import SGD, Adam, AdamW
 
 import activeprune as ap
+from activeprune.data import InMemory
 from activeprune.training import Checkpoint, Epoch, Result, Training, learning_rates, train
 from activeprune.training.result import best_epoch
 from tests.helpers import pruned_are_zero
@@ -168,8 +170,44 @@ def test_the_records_are_what_the_state_does(tmp_path: Path) -> None:
         batches = list(feed.evaluation(part))
         right = sum(int((model(x).argmax(1) == y).sum()) for x, y in batches)
         assert getattr(result.epochs[-1], found) == right / sum(len(y) for _, y in batches)
+    batches = list(feed.evaluation("validation"))
+    losses = torch.cat([cross_entropy(model(x), y, reduction="none") for x, y in batches])
+    assert result.epochs[-1].validation_loss == pytest.approx(losses.mean().item(), rel=1e-5)
     assert result.images_per_second > 0
     assert result.epochs[-1].train_loss < result.epochs[0].train_loss
+
+
+def test_training_loss_and_accuracy_are_means_over_the_epochs_steps() -> None:
+    """With a rate of next to nothing the network stays what it was, so that the means can be taken afterwards."""
+    chosen = training(epochs="1ep", lr=1e-30, momentum=0.0, label_smoothing=0.2)
+    start = start_of(chosen)
+    record = train(chosen, 0, start).epochs[0]
+    model = chosen.build(num_classes=2, channels=2).train()
+    model.load_state_dict(start)
+    batches = list(chosen.feed(0).training(0))
+    losses = [cross_entropy(model(x), y, label_smoothing=0.2).item() for x, y in batches]
+    right = sum(int((model(x).argmax(1) == y).sum()) for x, y in batches)
+    assert record.train_loss == pytest.approx(sum(losses) / 4, rel=1e-5)
+    assert record.train_accuracy == right / 64
+
+
+def test_the_recorded_rate_is_that_of_the_last_step() -> None:
+    chosen = training(epochs="2ep", warmup="8it", lr=0.08)
+    assert [epoch.lr for epoch in train(chosen, 0, start_of(chosen)).epochs] == pytest.approx([0.04, 0.08])
+
+
+def test_the_early_stop_rule_of_the_training_decides() -> None:
+    chosen = training(early_stop="last", lr=0.3)
+    result = train(chosen, 0, start_of(chosen))
+    assert result.early_stop == "last"
+    assert result.best is result.epochs[-1]
+
+
+def test_s_cyc_follows_the_density_of_the_masks() -> None:
+    chosen = training(rates="s_cyc", lr=0.01, lr_high=0.1, epochs="1ep")
+    masks = half(chosen)
+    result = train(chosen, 0, start_of(chosen), masks)
+    assert result.epochs[0].lr == pytest.approx(0.01 + 0.09 / (1 + math.exp(-10 * (0.5 - masks.density))))
 
 
 def test_a_loss_that_is_no_number_is_a_failure_with_its_step_and_the_last_good_state() -> None:
@@ -228,6 +266,95 @@ def test_dropout_is_drawn_from_the_seed_and_the_step() -> None:
     assert not same(train(chosen, 1, start).state, train(training(epochs="1ep"), 1, start).state)
 
 
+def test_dropout_is_another_in_every_epoch() -> None:
+    """With a rate of next to nothing, the loss of two epochs in the same order differs by dropout alone."""
+    network = {"name": "tests.training.makers:small", "dropout": 0.5}
+    chosen = training(network=network, epochs="2ep", lr=1e-30, momentum=0.0)
+
+    class Repeating(InMemory):
+        def _epoch(self, epoch: int):
+            return super()._epoch(0)
+
+    own = chosen.feed(1)
+    own.__class__ = Repeating
+    first, second = train(chosen, 1, start_of(chosen), feed=own).epochs
+    assert first.train_loss != pytest.approx(second.train_loss, rel=1e-4)
+
+
+def test_a_feed_of_another_training_is_refused() -> None:
+    chosen = training()
+    for feed, message in (
+        (chosen.feed(7), "the feed's seed is 7, and the training's 0"),
+        (training(batch=8).feed(0), "the feed's batch is 8, and the training's 16"),
+        (training(augment="crop").feed(0), "the feed's augment is crop, and the training's none"),
+    ):
+        with pytest.raises(ap.InputError, match=message):
+            train(chosen, 0, start_of(chosen), feed=feed)
+
+
+def stopped_after(chosen: Training, epochs: int, seed: int = 0, masks: ap.Masks | None = None) -> Checkpoint:
+    found = train(chosen, seed, start_of(chosen), masks, last=epochs).checkpoint
+    assert found is not None
+    return found
+
+
+def test_a_training_that_stopped_early_can_go_on() -> None:
+    whole = train(FULL, 3, start_of(FULL))
+    assert whole.checkpoint is None
+    assert same_result(whole, train(FULL, 3, start_of(FULL), resume=stopped_after(FULL, 2, seed=3)))
+
+
+def test_a_checkpoint_of_another_training_is_refused() -> None:
+    chosen = training()
+    kept = stopped_after(chosen, 2)
+    start = start_of(chosen)
+    for other, seed, keywords in (
+        (chosen, 1, {}),
+        (chosen, 0, {"masks": half(chosen)}),
+        (chosen, 0, {"first": 1}),
+        (training(lr=0.06), 0, {}),
+        (training(optimizer="adam"), 0, {}),
+    ):
+        with pytest.raises(ap.InputError, match="the checkpoint is of another training"):
+            train(other, seed, start, resume=kept, **keywords)
+    with pytest.raises(ap.InputError, match="a checkpoint after epoch 2 of a training from 0 to 1"):
+        train(chosen, 0, start, resume=kept, last=1)
+    with pytest.raises(ap.InputError, match="the checkpoint after 2 epochs does not hold it"):
+        train(chosen, 0, start, resume=kept, rewind_epoch=1)
+    assert train(chosen, 0, start, resume=kept, rewind_epoch=2).rewind is not None
+
+
+def test_no_surrounding_context_keeps_it_from_learning() -> None:
+    chosen = training(epochs="1ep")
+    start = start_of(chosen)
+    plain = train(chosen, 0, start)
+    for context in (torch.no_grad(), torch.inference_mode()):
+        with context:
+            assert same(train(chosen, 0, start).state, plain.state)
+
+
+@pytest.mark.parametrize(
+    ("builder", "message"),
+    [
+        ("frozen", "nothing to train in .*frozen: no parameter requires a gradient"),
+        ("one_output", r"one_output gives \(8, 1\) for a batch where \(8, 2\) is needed"),
+        ("two_things", "two_things gives tuple for a batch"),
+    ],
+)
+def test_a_network_that_cannot_be_trained_is_refused_before_it_starts(builder: str, message: str) -> None:
+    chosen = training(network=f"tests.training.makers:{builder}")
+    with pytest.raises(ap.InputError, match=message):
+        train(chosen, 0, start_of(chosen))
+
+
+def test_an_evaluation_that_is_no_number_is_a_failure() -> None:
+    chosen = training(network="tests.training.makers:blind", epochs="1ep")
+    result = train(chosen, 0, start_of(chosen))
+    assert result.failure is not None
+    assert result.failure.step == 3
+    assert math.isnan(result.failure.loss)
+
+
 def test_a_start_of_another_network_is_refused() -> None:
     chosen = training()
     start = start_of(chosen)
@@ -245,7 +372,9 @@ def test_a_start_of_another_network_is_refused() -> None:
         ({"first": -1}, "epochs -1 to 3"),
         ({"rewind_epoch": 4}, "rewind_epoch = 4"),
         ({"first": 2, "rewind_epoch": 1}, "goes from epoch 2 to 3"),
-        ({"resume": Checkpoint(3, {}, {}), "last": 2}, "a checkpoint after epoch 3"),
+        ({"first": 1.5}, "first = 1.5: a whole number is needed"),
+        ({"rewind_epoch": True}, "rewind_epoch = True"),
+        ({"device": "abacus"}, "device 'abacus' cannot be used here"),
     ],
 )
 def test_epochs_that_the_training_does_not_have(keywords: dict, message: str) -> None:

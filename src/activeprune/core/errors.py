@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import Any
 
 
 class InputError(ValueError):
@@ -35,3 +37,20 @@ def listed(names: Iterable[str], most: int = 3) -> str:
     every = list(names)
     shown = ", ".join(repr(name) for name in every[:most])
     return shown if len(every) <= most else f"{shown} and {len(every) - most} more"
+
+
+def whole(what: str, value: Any, least: int) -> int:
+    """A whole number of at least `least`.
+
+    >>> whole("batch", 128, 1)
+    128
+    """
+    try:
+        number = operator.index(value)
+    except TypeError as error:
+        raise InputError(f"{what} = {value!r}: a whole number is needed") from error
+    if isinstance(value, bool):
+        raise InputError(f"{what} = {value}: a whole number is needed")
+    if number < least:
+        raise InputError(f"{what} = {number}: at least {least} is needed")
+    return number

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 
 import torch
 from torch import Tensor, nn
@@ -53,18 +54,18 @@ class Evidence:
         if self._graph is None:
             if self._batches is None:
                 raise InputError("it needs the weight graph of the model: pass graph=ap.trace(model, example_input)")
-            self._graph = trace(self.model, next(self.batches()))
+            first, self._batches = _peeked(self._batches)
+            self._graph = trace(self.model, first)
+        if not isinstance(self._graph, WeightGraph):
+            raise InputError(
+                f"graph must come from ap.trace(model, example_input), not be a {type(self._graph).__name__}"
+            )
         self._graph.check(dict(self.model.named_parameters()))
         return self._graph
 
     def batches(self) -> Iterator[Batch]:
         """The batches that were passed in; an error when there are none."""
-        count = 0
-        for batch in () if self._batches is None else self._batches:
-            count += 1
-            yield batch
-        if not count:
-            raise InputError("it needs batches of training data: pass batches=[(input, target), ...]")
+        return _at_least_one(self._batches)
 
     def masked_weights(self) -> Tensors:
         """Fresh leaves of autograd: the weights in the model's own precision, pruned ones 0."""
@@ -138,6 +139,23 @@ class Evidence:
     def _signs(self, like: Tensor) -> Tensor:
         drawn = torch.randint(0, 2, like.shape, generator=self.generator, dtype=torch.int8)
         return (drawn.to(like.device).to(like.dtype) * 2).sub_(1)
+
+
+def _peeked(batches: Batches) -> tuple[Batch, Batches]:
+    """The first batch, and all of them as before."""
+    if not isinstance(batches, Iterator):
+        return next(_at_least_one(batches)), batches
+    first = next(_at_least_one(batches))
+    return first, chain([first], batches)
+
+
+def _at_least_one(batches: Batches | None) -> Iterator[Batch]:
+    count = 0
+    for batch in () if batches is None else batches:
+        count += 1
+        yield batch
+    if not count:
+        raise InputError("it needs batches of training data: pass batches=[(input, target), ...]")
 
 
 def gradients(

@@ -55,8 +55,8 @@ class Registry(Mapping[str, T], Generic[T]):
         module, _, attribute = name.partition(":")
         try:
             function = getattr(import_module(module), attribute)
-        except (ImportError, AttributeError) as error:
-            raise InputError(f"{self.kind} {name!r} cannot be imported: {error}") from error
+        except Exception as error:  # whatever a stranger's module does when it is imported
+            raise InputError(f"{self.kind} {name!r} cannot be imported: {type(error).__name__}: {error}") from error
         if not callable(function):
             raise InputError(f"{self.kind} {name!r} is no function but {function!r}")
         return self._make(name, function)

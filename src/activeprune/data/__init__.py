@@ -5,9 +5,9 @@ registration: `load("package.module:loader")`.
 """
 
 from . import cifar, digits  # noqa: F401  # they register themselves, as imagefolder does
-from .augment import AUGMENTATIONS, Draws, augmented, draws
+from .augment import AUGMENTATIONS, Augmentation, Draws, augmented, draws
 from .feeding import feed
-from .feeds import Feed
+from .feeds import Feed, Part
 from .imagefolder import fingerprint
 from .images import Dataset, Files, Images
 from .in_memory import InMemory
@@ -20,6 +20,7 @@ __all__ = [
     "AUGMENTATIONS",
     "DATASETS",
     "IMAGENET",
+    "Augmentation",
     "Dataset",
     "Draws",
     "Feed",
@@ -27,6 +28,7 @@ __all__ = [
     "Images",
     "InMemory",
     "Normalisation",
+    "Part",
     "Source",
     "Split",
     "Streamed",

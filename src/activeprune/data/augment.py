@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -12,7 +13,8 @@ from ..core.errors import InputError, unknown
 from ..core.randomness import generator
 from .images import Files, Images
 
-AUGMENTATIONS = ("none", "crop", "crop_flip", "resized_crop_flip")
+Augmentation = Literal["none", "crop", "crop_flip", "resized_crop_flip"]
+AUGMENTATIONS: tuple[str, ...] = get_args(Augmentation)
 PADDING = 4  # pixels on each side, as is usual for CIFAR
 
 

@@ -18,7 +18,7 @@ from .images import Dataset, Files, Images, in_range
 from .pickles import checked_bytes, text, unpickled
 from .releases import CIFAR10, CIFAR100, Release
 from .sources import dataset
-from .tree import listing
+from .tree import check_complete, listing
 
 SHAPE = (3, 32, 32)
 
@@ -97,6 +97,7 @@ def _check_classes(release: Release, folder: Path) -> None:
 
 def _from_tree(name: str, release: Release, root: Path) -> Dataset:
     train, test = (listing(root, part, release.classes) for part in ("train", "test"))
+    check_complete(root / "train", release.classes, train.files, test.files.labels.tolist())
 
     def decode() -> tuple[Images, Images]:
         return _decoded(train.files), _decoded(test.files)

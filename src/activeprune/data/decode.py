@@ -40,8 +40,17 @@ def opened(path: Path) -> Iterator[Image.Image]:
 
 
 def pixels_of(image: Image.Image) -> Tensor:
-    """uint8 [3, H, W]; grey, palette and CMYK images become RGB, and a camera's orientation mark is ignored."""
-    return torch.from_numpy(np.array(image.convert("RGB"))).permute(2, 0, 1)
+    """uint8 [3, H, W]; grey, palette and CMYK images become RGB, and a camera's orientation mark is ignored.
+
+    More than 8 bits a channel are refused: the conversion would turn them white.
+    """
+    return torch.from_numpy(np.array(_as_rgb(image))).permute(2, 0, 1)
+
+
+def _as_rgb(image: Image.Image) -> Image.Image:
+    if image.mode.startswith(("I", "F")):
+        raise ValueError(f"mode {image.mode} has more than 8 bits a channel")
+    return image.convert("RGB")
 
 
 def central(path: Path, resolution: int) -> Tensor:
@@ -53,7 +62,7 @@ def central(path: Path, resolution: int) -> Tensor:
         short = round(resolution / CENTRE)
         wide, high = (short, int(short * height / width)) if width <= height else (int(short * width / height), short)
         left, top = round((wide - resolution) / 2), round((high - resolution) / 2)
-        scaled = image.convert("RGB").resize((wide, high), Image.Resampling.BILINEAR)
+        scaled = _as_rgb(image).resize((wide, high), Image.Resampling.BILINEAR)
         return pixels_of(scaled.crop((left, top, left + resolution, top + resolution)))
 
 
@@ -63,7 +72,7 @@ def random_resized(path: Path, resolution: int, draw: torch.Generator, flip: boo
 
     with opened(path) as image:
         top, left, height, width = random_box(image.height, image.width, draw)
-        part = image.convert("RGB").crop((left, top, left + width, top + height))
+        part = _as_rgb(image).crop((left, top, left + width, top + height))
         part = part.resize((resolution, resolution), Image.Resampling.BILINEAR)
         return pixels_of(part.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if flip else part)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from .checks import whole
+from ..core.errors import whole
 from .feeds import Feed
 from .images import Images
 from .in_memory import InMemory

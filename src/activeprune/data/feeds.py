@@ -9,9 +9,9 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from ..core.errors import InputError, unknown
+from ..core.errors import InputError, unknown, whole
+from ..core.randomness import generator
 from .augment import check_augmentation
-from .checks import whole
 from .normalise import Normalisation
 from .splits import Split
 
@@ -34,25 +34,28 @@ class Feed(ABC):
         normalisation: Normalisation,
         device: torch.device | str,
     ) -> None:
-        n, self.batch = len(split.train), whole("batch", batch, 1)
-        if self.batch > n:
-            raise InputError(f"batch = {batch} of {n} training images: at most {n} are possible")
+        self.size, self.batch = len(split.train), whole("batch", batch, 1)
+        if self.batch > self.size:
+            raise InputError(f"batch = {batch} of {self.size} training images: at most {self.size} are possible")
         check_augmentation(augment, split.train)
         self.classes: tuple[str, ...] = split.classes
         self.channels = len(normalisation.mean)
         self.normalisation = normalisation
-        self.steps = n // self.batch
+        self.steps = self.size // self.batch
         self.seed = seed
         self.augment = augment
         self.device = torch.device(device)
         self.factors = normalisation.factors(self.device)
 
-    def training(self, epoch: int, first: int = 0) -> Iterator[Batch]:
-        """Augmented batches of an epoch, from step `first` on: a function of the seed and the epoch alone."""
-        epoch, first = whole("epoch", epoch, 0), whole("first", first, 0)
-        if first > self.steps:
-            raise InputError(f"first = {first}: an epoch has {self.steps} steps")
-        return self._epoch(epoch, first)
+    def training(self, epoch: int) -> Iterator[Batch]:
+        """Augmented batches of an epoch: a function of the seed and the epoch alone."""
+        return self._epoch(whole("epoch", epoch, 0))
+
+    def scoring(self, cycle: int, count: int) -> Iterator[Batch]:
+        """At most `count` batches of different training images, not augmented: a function of seed and cycle alone."""
+        cycle, count = whole("cycle", cycle, 0), whole("count", count, 1)
+        order = torch.randperm(self.size, generator=generator(self.seed, "score", cycle))
+        return self._plain(order[: min(count, self.steps) * self.batch])
 
     def evaluation(self, part: Part, batch: int | None = None) -> Iterator[Batch]:
         """All images of a part, in order and never augmented; the last batch may be smaller."""
@@ -61,7 +64,11 @@ class Feed(ABC):
         return self._whole(part, self.batch if batch is None else whole("batch", batch, 1))
 
     @abstractmethod
-    def _epoch(self, epoch: int, first: int) -> Iterator[Batch]: ...
+    def _epoch(self, epoch: int) -> Iterator[Batch]: ...
+
+    @abstractmethod
+    def _plain(self, index: Tensor) -> Iterator[Batch]:
+        """Training images at these positions, in batches and not augmented."""
 
     @abstractmethod
     def _whole(self, part: Part, batch: int) -> Iterator[Batch]: ...

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from ..core.errors import InputError, listed
 from ..core.randomness import generator
-from .decode import opened
+from .decode import opened, pixels_of
 from .images import Dataset, Files
 from .sources import dataset
 from .splits import stratified
-from .tree import Listing, class_folders, listing
+from .tree import Listing, check_complete, class_folders, listing
 
 HELD_OUT = ("val", "validation", "test")
-SAMPLED = 256  # headers that are read before a training starts: all of ImageNet's would take an hour
+SAMPLED = 1024  # images that are decoded before a training starts: all of ImageNet's would take hours
 
 
 @dataset("imagefolder")
@@ -24,7 +24,7 @@ def imagefolder(path: Path | None = None) -> Dataset:
         raise InputError("data set 'imagefolder' needs a path: the folder that holds train/ and val/")
     classes, train, test = _scanned(path)
     for part in (train.files, test.files):
-        _check_headers(part)
+        _check_decoding(part)
     return Dataset("imagefolder", classes, train.files, test.files)
 
 
@@ -48,15 +48,16 @@ def _scanned(path: Path) -> tuple[tuple[str, ...], Listing, Listing]:
         found = f"there are {listed(held_out)}" if held_out else "there is none of them"
         raise InputError(f"{path} must hold classes in one of val/, validation/ and test/: {found}")
     train, test = (listing(path, part, classes) for part in ("train", *held_out))
-    counts = train.files.labels.bincount(minlength=len(classes)).tolist()
-    if bare := [name for name, count in zip(classes, counts, strict=True) if not count]:
-        raise InputError(f"no images of class {listed(bare)} in {path / 'train'}: fill or remove the folder")
+    check_complete(path / "train", classes, train.files, range(len(classes)))
     return classes, train, test
 
 
-def _check_headers(files: Files) -> None:
-    """Opens a few images of every class, so that most of what can be wrong is found before a training starts."""
-    sample = stratified(files.labels, min(len(files), SAMPLED), generator(0, "headers", 0))
+def _check_decoding(files: Files) -> None:
+    """Decodes all images of a small folder and a sample of a large one, to find what is wrong before a training starts.
+
+    What is wrong with the others is found, and named, when a training meets them.
+    """
+    sample = stratified(files.labels, min(len(files), SAMPLED), generator(0, "sample", 0))
     for index in sample.tolist():
-        with opened(files.path(index)):
-            pass
+        with opened(files.path(index)) as image:
+            pixels_of(image)

@@ -43,13 +43,18 @@ class InMemory(Feed):
                 raise InputError(f"normalisation of {self.channels} channels: {part} images have {images.shape[0]}")
             self.parts[part] = images.to(self.device)
 
-    def _epoch(self, epoch: int, first: int) -> Iterator[Batch]:
+    def _epoch(self, epoch: int) -> Iterator[Batch]:
         train = self.parts["train"]
         drawn = draws(self.seed, epoch, len(train)).to(self.device)
-        for start in range(first * self.batch, self.steps * self.batch, self.batch):
+        for start in range(0, self.steps * self.batch, self.batch):
             rows = slice(start, start + self.batch)
             chosen = drawn.order[rows]
             yield self._input(self._augmented(train.pixels[chosen], drawn, rows)), train.labels[chosen]
+
+    def _plain(self, index: Tensor) -> Iterator[Batch]:
+        train = self.parts["train"]
+        for chosen in torch.split(index.to(self.device), self.batch):
+            yield self._input(train.pixels[chosen]), train.labels[chosen]
 
     def _whole(self, part: Part, batch: int) -> Iterator[Batch]:
         images = self.parts[part]

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..core.errors import InputError
 
@@ -42,7 +41,8 @@ def unpickled(content: bytes, path: Path) -> dict[str, Any]:
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
     except Exception as error:  # a damaged pickle makes the reader raise nearly anything
-        raise InputError(f"{path} is no pickle that can be read: {type(error).__name__}: {error}") from error
+        reason = " ".join(str(error).split())
+        raise InputError(f"{path} is no pickle that can be read: {type(error).__name__}: {reason}") from error
     if not isinstance(found, dict):
         raise InputError(f"{path} holds a {type(found).__name__} where a dictionary belongs")
     return {text(key): value.array if isinstance(value, _Array) else value for key, value in found.items()}
@@ -86,7 +86,9 @@ class _Array:
     """An array whose content follows."""
 
     __slots__ = ("array",)
-    array: NDArray[np.uint8]
+
+    def __init__(self) -> None:
+        self.array = np.empty(0, np.uint8)
 
     def __setstate__(self, state: tuple[int, tuple[int, ...], object, bool, bytes]) -> None:
         _, shape, kind, columns_first, data = state

@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 
 from ..core.budget import shared_out
-from ..core.errors import InputError
+from ..core.errors import InputError, whole
 from ..core.randomness import generator
-from .checks import whole
 from .images import Dataset, Files, Images
 
 MOST_VALIDATION = 50_000  # as many as ImageNet's own validation images, which are the test images here

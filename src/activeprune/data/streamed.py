@@ -51,12 +51,12 @@ class Streamed(Feed):
         self.resolution = resolution
         self.workers = workers
 
-    def _epoch(self, epoch: int, first: int) -> Iterator[Batch]:
+    def _epoch(self, epoch: int) -> Iterator[Batch]:
         files = _files(self.split.train)
         draw = generator(self.seed, "data", epoch)
         drawn = Draws.of(draw, len(files))
         seeds = torch.randint(0, LARGEST_SEED, (len(files),), generator=draw)
-        rows = torch.arange(first * self.batch, self.steps * self.batch)
+        batches = torch.split(torch.arange(self.steps * self.batch), self.batch)
         random = self.augment == "resized_crop_flip"
 
         def orders(rows: Tensor) -> list[Order]:
@@ -66,15 +66,19 @@ class Streamed(Feed):
             own = zip(index, seeds[rows].tolist(), drawn.flip[rows].tolist(), strict=True)
             return [Order(files.path(i), seed, flip) for i, seed, flip in own]
 
-        batches = torch.split(rows, self.batch) if len(rows) else ()
         labels = (files.labels[drawn.order[rows]] for rows in batches)
         yield from self._loaded((orders(rows) for rows in batches), labels)
 
+    def _plain(self, index: Tensor) -> Iterator[Batch]:
+        return self._central(_files(self.split.train), index, self.batch)
+
     def _whole(self, part: Part, batch: int) -> Iterator[Batch]:
         files = _files(getattr(self.split, part))
-        batches = torch.split(torch.arange(len(files)), batch)
-        orders = ([Order(files.path(i)) for i in rows.tolist()] for rows in batches)
-        yield from self._loaded(orders, torch.split(files.labels, batch))
+        return self._central(files, torch.arange(len(files)), batch)
+
+    def _central(self, files: Files, index: Tensor, batch: int) -> Iterator[Batch]:
+        orders = ([Order(files.path(i)) for i in rows.tolist()] for rows in torch.split(index, batch))
+        return self._loaded(orders, torch.split(files.labels[index], batch))
 
     def _loaded(self, orders: Iterable[list[Order]], labels: Iterable[Tensor]) -> Iterator[Batch]:
         """Batches from the workers, in the order in which they were asked for."""

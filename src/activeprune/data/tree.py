@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ..core.errors import InputError
+from ..core.errors import InputError, listed
 from .images import Files
 
 SUFFIXES = (b".jpg", b".jpeg", b".png", b".webp", b".bmp")
@@ -62,6 +62,13 @@ def listing(root: Path, part: str, classes: Sequence[str]) -> Listing:
         raise InputError(f"no images in {root / part}: <class>/*.png (or jpg, jpeg, webp, bmp) are needed there")
     sizes, times = np.concatenate(rows).T
     return Listing(Files(root, np.concatenate(names), torch.cat(labels)), sizes, times)
+
+
+def check_complete(folder: Path, classes: Sequence[str], train: Files, labels: Iterable[int]) -> None:
+    """Refuses a class of `labels` that has no image to train on."""
+    trained = set(train.labels.tolist())
+    if bare := [classes[label] for label in sorted(set(labels) - trained)]:
+        raise InputError(f"no images of class {listed(bare)} in {folder}: there is nothing to train on")
 
 
 def _images_in(folder: bytes, prefix: bytes) -> Iterator[tuple[bytes, int, int]]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, PlainSerializer
 
-from ..core.errors import InputError
+from ..core.errors import InputError, whole
 
 Unit = Literal["ep", "it"]
 
@@ -23,6 +23,9 @@ class Duration:
 
     count: int
     unit: Unit = "ep"
+
+    def __post_init__(self) -> None:
+        whole("a length", self.count, 0)
 
     @classmethod
     def read(cls, value: Any) -> Duration:

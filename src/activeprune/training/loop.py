@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from ..core.errors import InputError
+from ..core.errors import InputError, whole
 from ..core.masks import Masks
 from ..core.randomness import stable_seed
 from ..data import Feed
+from ..machine import device as usable_device
+from .course import Course
 from .member import Member
-from .result import Checkpoint, Epoch, Failure, Result
+from .result import Checkpoint, Epoch, Result
 from .schedules import learning_rates
 from .settings import Training
 
@@ -43,7 +47,7 @@ def train(
     `first` and `last` bound the epochs: a training that starts at the state of a later epoch takes schedule and data
     from there on. `rewind_epoch` asks for the state after that many epochs. `after_epoch(record, checkpoint)` is called
     between epochs; what `checkpoint()` returns there lets another call `resume` with no effect on the result. `feed`
-    replaces the data that the training names; `device` and `workers` (processes that decode files) change no result
+    may be given where it is at hand already; `device` and `workers` (processes that decode files) change no result
     beyond rounding.
 
     >>> training = Training(network="resnet8", data={"name": "digits", "limit": 100}, lr=0.1, epochs="1ep", batch=30)
@@ -53,64 +57,36 @@ def train(
     ([3], None)
     """
     began = time.perf_counter()
-    device = torch.device(device)
-    feed = feed or training.feed(seed, str(device), workers)
-    member = Member(training, training.build(len(feed.classes), feed.channels), start, masks, device)
+    place = usable_device(str(device))
+    feed = feed or training.feed(seed, str(place), workers)
+    _check_feed(feed, training, seed, place)
     rates = learning_rates(training, feed.steps, 1.0 if masks is None else masks.density)
-    end = math.ceil(len(rates) / feed.steps)
-    last = end if last is None else last
-    if not 0 <= first < last <= end:
-        raise InputError(f"epochs {first} to {last}: this training has epochs 0 to {end}")
-    if rewind_epoch is not None and not first <= rewind_epoch <= last:
-        raise InputError(f"rewind_epoch = {rewind_epoch}: this training goes from epoch {first} to {last}")
-    at = Checkpoint(first, member.state(), {})
-    if resume is not None:
-        if not first <= resume.epoch <= last:
-            raise InputError(f"a checkpoint after epoch {resume.epoch} of a training from {first} to {last}")
-        at = resume
-        member.load(at.state)
-        member.load_optimizer_state(at.optimizer)
+    first, last, end = _epochs(len(rates), feed.steps, first, last)
+    with torch.inference_mode(False), torch.enable_grad(), _reproducible(place):
+        member = Member(training, training.build(len(feed.classes), feed.channels), start, masks, place)
+        member.check_output(feed)
+        of = _identity(training, seed, masks, first)
+        at = Checkpoint(first, member.state(), {}, of=of) if resume is None else _checked(resume, of, first, last)
+        if rewind_epoch is not None and not first <= whole("rewind_epoch", rewind_epoch, 0) <= last:
+            raise InputError(f"rewind_epoch = {rewind_epoch}: this training goes from epoch {first} to {last}")
+        if resume is not None:
+            member.load(at.state)
+            member.load_optimizer_state(at.optimizer)
+        course = Course(training, member, at, rewind_epoch)
+        images, busy = 0, 0.0
 
-    good, rewind, records = at.state, at.rewind, list(at.epochs)
-    images, busy = 0, 0.0
-    failure = None
+        def seconds() -> float:
+            return at.seconds + time.perf_counter() - began
 
-    def checkpoint() -> Checkpoint:
-        seconds = at.seconds + time.perf_counter() - began
-        return Checkpoint(records[-1].epoch + 1, good, member.optimizer_state(), tuple(records), rewind, seconds)
-
-    with _reproducible(device):
-        for epoch in range(at.epoch, last):
-            if epoch == rewind_epoch:
-                rewind = good
-            steps = slice(epoch * feed.steps, (epoch + 1) * feed.steps)
+        while course.epoch < last and course.failure is None:
+            own = rates[course.epoch * feed.steps : (course.epoch + 1) * feed.steps]
             since = time.perf_counter()
-            losses, right = _one_epoch(member, feed, epoch, seed, rates[steps])
+            losses, right = _one_epoch(member, feed, course.epoch, seed, own)
             busy += time.perf_counter() - since
             images += len(losses) * feed.batch
-            if failure := _failure(member, epoch, losses, rates[steps], steps.start):
-                break
-            validation = member.score(feed.evaluation("validation"))
-            records.append(
-                Epoch(
-                    epoch=epoch,
-                    step=steps.start + len(losses),
-                    lr=float(rates[steps][-1]),
-                    train_loss=math.fsum(losses) / len(losses),
-                    train_accuracy=right / (len(losses) * feed.batch),
-                    validation_loss=validation.loss,
-                    validation_accuracy=validation.accuracy,
-                    test_accuracy=member.score(feed.evaluation("test")).accuracy,
-                )
-            )
-            good = member.state()
-            if after_epoch is not None:
-                after_epoch(records[-1], checkpoint)
-    if rewind_epoch == last and failure is None:
-        rewind = good
-    seconds = at.seconds + time.perf_counter() - began
-    speed = images / busy if busy else 0.0
-    return Result(good, tuple(records), training.early_stop, rewind, failure, seconds, speed)
+            if course.finish(losses, right, own.tolist(), feed) and after_epoch is not None:
+                after_epoch(course.epochs[-1], lambda: course.checkpoint(seconds()))
+        return course.result(seconds(), images / busy if busy else 0.0, unfinished=last < end)
 
 
 def _one_epoch(member: Member, feed: Feed, epoch: int, seed: int, rates: Tensor) -> tuple[list[float], int]:
@@ -130,14 +106,41 @@ def _one_epoch(member: Member, feed: Feed, epoch: int, seed: int, rates: Tensor)
     return losses.tolist(), int(right)
 
 
-def _failure(member: Member, epoch: int, losses: list[float], rates: Tensor, begin: int) -> Failure | None:
-    """The first step whose loss is no number, or the last one if it left weights that are none."""
-    for index, loss in enumerate(losses):
-        if not math.isfinite(loss):
-            return Failure(begin + index, epoch, float(rates[index]), loss)
-    if not member.is_finite():
-        return Failure(begin + len(losses) - 1, epoch, float(rates[-1]), math.nan)
-    return None
+def _epochs(steps: int, steps_per_epoch: int, first: int, last: int | None) -> tuple[int, int, int]:
+    end = math.ceil(steps / steps_per_epoch)
+    last = end if last is None else whole("last", last, 0)
+    if not 0 <= whole("first", first, -steps) < last <= end:
+        raise InputError(f"epochs {first} to {last}: this training has epochs 0 to {end}")
+    return first, last, end
+
+
+def _check_feed(feed: Feed, training: Training, seed: int, device: torch.device) -> None:
+    for what, given, wanted in (
+        ("seed", feed.seed, seed),
+        ("batch", feed.batch, training.batch),
+        ("augment", feed.augment, training.augment),
+        ("device", feed.device.type, device.type),
+    ):
+        if given != wanted:
+            raise InputError(f"the feed's {what} is {given}, and the training's {wanted}")
+
+
+def _checked(resume: Checkpoint, of: str, first: int, last: int) -> Checkpoint:
+    if resume.of != of:
+        raise InputError("the checkpoint is of another training: settings, seed, masks or first epoch differ")
+    if not first <= resume.epoch <= last:
+        raise InputError(f"a checkpoint after epoch {resume.epoch} of a training from {first} to {last}")
+    return resume
+
+
+def _identity(training: Training, seed: int, masks: Masks | None, first: int) -> str:
+    """What must be the same for a checkpoint to fit; where the data are and where the training ends need not."""
+    told = training.model_dump_json(exclude={"data": {"path"}})
+    digest = hashlib.sha256(f"{told} {seed} {first}".encode())
+    for name, mask in (masks or {}).items():
+        digest.update(name.encode())
+        digest.update(np.packbits(mask.cpu().numpy().reshape(-1)).tobytes())
+    return digest.hexdigest()
 
 
 @contextmanager

@@ -13,10 +13,11 @@ from torch.optim import SGD, Adam, AdamW, Optimizer
 from ..core.calling import eval_mode
 from ..core.errors import InputError, listed
 from ..core.masks import Masks
+from ..data import Feed
+from .result import State
 from .settings import Training
 
 Batch = tuple[Tensor, Tensor]
-State = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -45,16 +46,12 @@ class Member:
         self.training = training
         self.model = model.to(device)
         self.device = device
-        self.load(start)
         self.rate = torch.zeros((), device=device)
         self.optimizer = _optimizer(training, self.model, self.rate)
-        self._weights: list[nn.Parameter] = []
-        self._masks: list[Tensor] = []
-        if masks is not None:
-            masks.apply_(self.model)
-            weights = masks.weights_of(self.model)
-            self._weights = list(weights.values())
-            self._masks = [mask.to(device, weights[name].dtype) for name, mask in masks.items()]
+        weights = {} if masks is None else masks.weights_of(self.model)
+        self._weights = list(weights.values())
+        self._masks = [mask.to(device, weights[name].dtype) for name, mask in (masks or {}).items()]
+        self.load(start)
 
     def step(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """One update. Returns the loss and the number of right answers, both still on the device.
@@ -72,6 +69,16 @@ class Member:
             nn.utils.clip_grad_norm_(self.model.parameters(), self.training.clip)
         self.optimizer.step()
         return loss.detach(), (logits.detach().argmax(1) == y).sum()
+
+    def check_output(self, feed: Feed) -> None:
+        """Refuses a network that does not give one number a class, before any training."""
+        x, _ = next(feed.evaluation("validation"))
+        with torch.no_grad(), eval_mode(self.model):
+            output = self.model(x)
+        if not isinstance(output, Tensor) or output.shape != (len(x), len(feed.classes)):
+            found = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
+            wanted = (len(x), len(feed.classes))
+            raise InputError(f"{self.training.network.name} gives {found} for a batch where {wanted} is needed")
 
     def logits(self, x: Tensor) -> Tensor:
         """The network's output in float32."""
@@ -103,15 +110,18 @@ class Member:
         return {name: tensor.detach().cpu().clone() for name, tensor in self.model.state_dict().items()}
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        """Puts a state in place."""
+        """Puts a state in place; pruned weights become 0."""
         own = self.model.state_dict()
         wanted, given = ({name: tuple(tensor.shape) for name, tensor in s.items()} for s in (own, state))
         if wrong := sorted({name for name, _ in wanted.items() ^ given.items()}):
             raise InputError(
                 f"the state is not one of this {self.training.network.name}: it differs in {listed(wrong)}"
             )
-        for name, tensor in state.items():
-            own[name].copy_(tensor)
+        with torch.no_grad():
+            for name, tensor in state.items():
+                own[name].copy_(tensor)
+            for weight, mask in zip(self._weights, self._masks, strict=True):
+                weight.masked_fill_(mask == 0, 0)
 
     def optimizer_state(self) -> State:
         """Momentum and the like by "parameter/kind", on the CPU."""
@@ -136,6 +146,8 @@ class Member:
 
 def _optimizer(training: Training, model: nn.Module, rate: Tensor) -> Optimizer:
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    if not parameters:
+        raise InputError(f"nothing to train in {training.network.name}: no parameter requires a gradient")
     decay = training.weight_decay
     fused = rate.device.type in ("cpu", "cuda")  # one kernel, and the rate is read on the device
     if training.optimizer == "sgd":

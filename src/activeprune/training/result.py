@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -46,7 +46,7 @@ class Failure:
         return f"loss {self.loss} at step {self.step} (epoch {self.epoch}, learning rate {self.lr:.4g})"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Result:
     """θ* and how it came about. After a `failure` the state is the last good one, and there is no accuracy."""
 
@@ -55,6 +55,7 @@ class Result:
     early_stop: EarlyStop = "best_validation"
     rewind: State | None = None  # the state at `rewind_epoch`
     failure: Failure | None = None
+    checkpoint: Checkpoint | None = None  # of a training that stopped before its end, to go on from there
     seconds: float = 0.0  # in all, with evaluation
     images_per_second: float = 0.0  # in training steps alone
 
@@ -80,7 +81,7 @@ def best_epoch(epochs: Sequence[Epoch], rule: EarlyStop) -> Epoch:
     return max(epochs, key=lambda epoch: epoch.validation_accuracy)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Checkpoint:
     """A training between two epochs. Its random state is the epoch number."""
 
@@ -89,13 +90,15 @@ class Checkpoint:
     optimizer: State
     epochs: tuple[Epoch, ...] = ()
     rewind: State | None = None
-    seconds: float = field(default=0.0, compare=False)
+    of: str = ""  # the training that it belongs to
+    seconds: float = 0.0
 
     def save(self, path: str | Path) -> None:
         """Writes one file; an interrupted write leaves the former one whole."""
         groups = {"state": self.state, "optimizer": self.optimizer, "rewind": self.rewind or {}}
-        tensors = {f"{group}/{name}": t.contiguous() for group, named in groups.items() for name, t in named.items()}
-        told = {"epoch": self.epoch, "epochs": [asdict(epoch) for epoch in self.epochs], "seconds": self.seconds}
+        tensors = {f"{group}/{name}": t.clone() for group, named in groups.items() for name, t in named.items()}
+        epochs = [asdict(epoch) for epoch in self.epochs]
+        told = {"epoch": self.epoch, "epochs": epochs, "of": self.of, "seconds": self.seconds}
         unfinished = Path(f"{path}.{os.getpid()}.part")
         try:
             save_file(tensors, unfinished, metadata={"checkpoint": json.dumps(told)})
@@ -118,4 +121,4 @@ class Checkpoint:
             groups[group][rest] = tensor
         epochs = tuple(Epoch(**epoch) for epoch in told["epochs"])
         rewind = groups["rewind"] or None
-        return cls(told["epoch"], groups["state"], groups["optimizer"], epochs, rewind, told["seconds"])
+        return cls(told["epoch"], groups["state"], groups["optimizer"], epochs, rewind, told["of"], told["seconds"])

@@ -11,11 +11,12 @@ from torch import nn
 
 from ..core.errors import InputError, unknown
 from ..core.registry import check_options
-from ..data import DATASETS, Feed, Normalisation, load, split
+from ..data import DATASETS, Augmentation, Feed, Normalisation, load, split
 from ..data import feed as feed_of
 from ..networks import NETWORKS, Init
 from ..networks.initial import initial
 from .duration import Duration, Length
+from .result import EarlyStop
 
 
 def _no_bool(value: Any) -> Any:
@@ -45,6 +46,8 @@ class Settings(BaseModel):
             ...
         activeprune.core.errors.InputError: unknown key 'bach': did you mean 'batch'? (known: augment, ...
         """
+        if not isinstance(values, Mapping) or not all(isinstance(key, str) for key in values):
+            raise InputError(f"keys and values are needed, not {values!r}")
         try:
             return cls(**values)
         except ValidationError as error:
@@ -63,7 +66,12 @@ class NetworkChoice(Settings):
         if isinstance(value, str):
             value = {"name": value}
         if isinstance(value, Mapping) and "name" in value and "options" not in value:
-            options = {key: option for key, option in value.items() if key != "name"}
+            options = {str(key): option for key, option in value.items() if key != "name"}
+            for key, option in options.items():
+                if not isinstance(option, Scalar):
+                    raise InputError(f"option {key} = {option!r}: a number, a text, true or false is needed")
+            known = NETWORKS.find(value["name"]).options  # one that says the default says nothing
+            options = {key: option for key, option in options.items() if key not in known or option != known[key]}
             return {"name": value["name"], "options": tuple(sorted(options.items()))}
         return value
 
@@ -108,12 +116,12 @@ class Training(Settings):
     """How weights start; by default what the network was registered with."""
 
     data: DataChoice
-    augment: Literal["none", "crop", "crop_flip", "resized_crop_flip"] = "none"
+    augment: Augmentation = "none"
     resolution: Count | None = None
     """Images are scaled to this size, and a network that has a resolution is built for it."""
-    mean: tuple[Number, ...] | None = None
+    mean: tuple[Annotated[Number, Field(ge=0, le=1)], ...] | None = None
     """Of each channel, in [0, 1]; by default that of the training images."""
-    std: tuple[Positive, ...] | None = None
+    std: tuple[Annotated[Number, Field(gt=0, le=1)], ...] | None = None
 
     optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
     lr: Positive
@@ -140,7 +148,7 @@ class Training(Settings):
     clip: Positive | None = None
     """Largest norm of the gradient."""
     label_smoothing: Share = 0.0
-    early_stop: Literal["best_validation", "best_validation_loss", "last"] = "best_validation"
+    early_stop: EarlyStop = "best_validation"
     """The epoch whose test accuracy is reported; the earliest on a tie."""
 
     @model_validator(mode="after")
@@ -149,6 +157,8 @@ class Training(Settings):
             raise InputError("epochs = 0: at least 1 is needed")
         if self.nesterov and not self.momentum:
             raise InputError("nesterov = true needs a momentum above 0")
+        if len(set(self.drops)) != len(self.drops):
+            raise InputError(f"drops = {[str(drop) for drop in self.drops]}: one stands there twice")
         if self.schedule == "cosine" and self.drops:
             raise InputError("drops belong to schedule = drops, not to cosine")
         if (self.mean is None) != (self.std is None) or len(self.mean or ()) != len(self.std or ()):
@@ -166,11 +176,14 @@ class Training(Settings):
         offered = NETWORKS.find(self.network.name).options
         if "in_channels" in offered:
             options.setdefault("in_channels", channels)
-        elif channels != 3:
-            raise InputError(f"{self.network.name} takes images of 3 channels, and {self.data.name} has {channels}")
         if self.resolution is not None and "resolution" in offered:
             options.setdefault("resolution", self.resolution)
-        return initial(self.network.name, num_classes, seed, cycle, self.init, **options)
+        name, taken = self.network.name, options.get("in_channels", 3)
+        if taken != channels:
+            raise InputError(f"{name} takes images of {taken} channels, and {self.data.name} has {channels}")
+        if self.resolution is not None and options.get("resolution", self.resolution) != self.resolution:
+            raise InputError(f"resolution = {self.resolution}, and that of {name} is {options['resolution']}")
+        return initial(name, num_classes, seed, cycle, self.init, **options)
 
     def feed(self, seed: int, device: str = "cpu", workers: int = 0) -> Feed:
         """Its data, split by the seed, on a device."""

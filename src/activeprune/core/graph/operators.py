@@ -31,8 +31,10 @@ class Call:
 
     @property
     def first(self) -> Value:
-        """The first argument."""
-        found: Value = next(iter(self.arguments.values()))
+        """The first argument, where it is a tensor."""
+        found = next(iter(self.arguments.values()))
+        if not isinstance(found, Value):
+            raise Opaque("its first argument is no tensor")
         return found
 
     def neurons(self) -> list[Value]:
@@ -57,13 +59,21 @@ def rule(*operators: str) -> Callable[[Function], Function]:
     return register
 
 
+# Operators that matter also where they only see constants: a transposed parameter is still that parameter, a layer that
+# reads a learned constant is still a layer.
+NEEDS_NO_NEURONS = {
+    "view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "t", "transpose", "swapaxes", "permute",
+    "numpy_T", "mT", "linear", "addmm", "conv1d", "conv2d", "conv3d", "embedding",
+}  # fmt: skip
+
+
 # Element by element: every neuron stays where it is.
 
 
 @rule("alias", "clone", "contiguous", "detach", "to", "type_as", "_to_copy", "neg", "rsub", "masked_fill")
 @rule("alpha_dropout", "dropout", "feature_dropout", "feature_alpha_dropout")
 def unchanged(wiring: Wiring, call: Call) -> Value:
-    """Copies, and what is the identity or a multiple of it in eval mode."""
+    """The same up to a sign and a constant: copies, dropout in eval mode, filling with a constant."""
     if len(call.neurons()) > 1 or call.first.ids is None:
         raise Opaque("neurons meet in it")
     return replace(call.first, shape=call.shape)
@@ -84,6 +94,8 @@ def activation(wiring: Wiring, call: Call) -> Value:
 def averaged(wiring: Wiring, call: Call) -> Value:
     """Weighted means over neighbouring pixels."""
     ids = _ids(call.first)
+    if ids.ndim != 2 + len(call.arguments.get("kernel_size") or call["output_size"]):
+        raise Opaque("it has no batch axis")
     if prod(ids.shape[2:]) != 1:
         raise Opaque("different neurons at different pixels are averaged")
     return replace(call.first, shape=call.shape)
@@ -115,8 +127,10 @@ def multiply(wiring: Wiring, call: Call) -> Value:
         raise Opaque("neurons are multiplied with each other")
     value = _aligned(call.neurons()[0], len(call.shape))
     factor = call["other"] if call["self"].ids is not None else call["self"]
-    if not isinstance(factor, Value) or prod(factor.shape) == 1 or factor.name is None:
+    if not isinstance(factor, Value) or (factor.name is None and prod(factor.shape) == 1):
         return replace(value, shape=call.shape)
+    if factor.name is None:
+        raise Opaque("the factors are computed, not a parameter")
     channel = np.arange(prod(factor.shape)).reshape([1] * (len(call.shape) - len(factor.shape)) + list(factor.shape))
     return replace(wiring.scaled(value, Scale("product", factor.name), channel), shape=call.shape)
 
@@ -154,13 +168,13 @@ def sample_norm(wiring: Wiring, call: Call) -> Value:
 def reduced(wiring: Wiring, call: Call) -> Value:
     """Over pixels or tokens."""
     value, ids = call.first, _ids(call.first)
-    axes = call["dim"]
+    axes = call.arguments.get("dim")
     axes = range(ids.ndim) if axes is None or axes == [] else [axes] if isinstance(axes, int) else axes
     gone = {axis % ids.ndim for axis in axes}
     if any(ids.shape[axis] != 1 for axis in gone):
         raise Opaque("different neurons are reduced to one number")
     kept = [1 if axis in gone else size for axis, size in enumerate(ids.shape)]
-    if not call["keepdim"]:
+    if not call.arguments.get("keepdim"):
         kept = [size for axis, size in enumerate(ids.shape) if axis not in gone]
     return replace(value, shape=call.shape, ids=ids.reshape(kept))
 
@@ -185,18 +199,22 @@ def linear(wiring: Wiring, call: Call) -> Value:
 @rule("conv1d", "conv2d", "conv3d")
 def convolution(wiring: Wiring, call: Call) -> Value:
     """W [outputs, inputs / groups, kernel]."""
-    return wiring.layer(call["input"], 1, call["weight"], call.shape, call["groups"])
+    channels = 1 - len(call["weight"].shape)  # counted from the end: there may be no batch axis
+    return wiring.layer(call["input"], channels, call["weight"], call.shape, call["groups"])
 
 
 @rule("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
 def transposed_convolution(wiring: Wiring, call: Call) -> Value:
     """W [inputs, outputs / groups, kernel]."""
-    return wiring.layer(call["input"], 1, call["weight"], call.shape, call["groups"], inputs_first=True)
+    channels = 1 - len(call["weight"].shape)
+    return wiring.layer(call["input"], channels, call["weight"], call.shape, call["groups"], inputs_first=True)
 
 
 @rule("addmm")
 def linear_of_columns(wiring: Wiring, call: Call) -> Value:
     """b + x W, W [inputs, outputs]."""
+    if call["self"].ids is not None or len(call["mat2"].shape) != 2:
+        raise Opaque("neurons are added to a product")
     return wiring.layer(call["mat1"], -1, call["mat2"], call.shape, inputs_first=True)
 
 
@@ -204,6 +222,8 @@ def linear_of_columns(wiring: Wiring, call: Call) -> Value:
 def matrix_product(wiring: Wiring, call: Call) -> Value:
     """x W with a parameter W [inputs, outputs], or attention written out: queries times keys, weights times values."""
     left, right = call["self"], call["other"] if "other" in call.arguments else call["mat2"]
+    if right.ids is None and len(right.shape) != 2:
+        raise Opaque("its weight is not a matrix")
     if right.ids is None:
         return wiring.layer(left, -1, right, call.shape, inputs_first=True)
     if left.ids is None:
@@ -237,21 +257,24 @@ def embedding(wiring: Wiring, call: Call) -> Value:
 @rule("view", "reshape", "_unsafe_view", "flatten", "unflatten", "squeeze", "unsqueeze")
 def reshape(wiring: Wiring, call: Call) -> Value:
     """The same numbers in the same order under another shape."""
+    if call.first.ids is None:
+        return Value(call.shape, name=call.first.name)
     return replace(call.first, shape=call.shape, ids=reshaped(_ids(call.first), call.first.shape, call.shape))
 
 
-@rule("transpose", "swapaxes", "t", "permute")
+@rule("transpose", "swapaxes", "swapdims", "t", "numpy_T", "mT", "permute")
 def permute(wiring: Wiring, call: Call) -> Value:
     """The axes in another order."""
     value, rank = call.first, len(call.shape)
     if "dims" in call.arguments:
         order = [axis % rank for axis in call["dims"]]
     else:
-        one, other = [a for name, a in call.arguments.items() if name != "self"] or (0, rank - 1)
+        one, other = [a for name, a in call.arguments.items() if name != "self"] or (-2, -1)
         order = list(range(rank))
         order[one % rank], order[other % rank] = order[other % rank], order[one % rank]
     if value.ids is None:
-        return Value(call.shape, name=value.name if order == [1, 0] else None, swapped=not value.swapped)
+        weight = value.weight and order == [1, 0]
+        return Value(call.shape, name=value.name if weight else None, weight=weight, swapped=not value.swapped)
     return replace(value, shape=call.shape, ids=value.ids.transpose(order))
 
 
@@ -323,6 +346,15 @@ def concatenate(wiring: Wiring, call: Call) -> Value:
     axis = call["dim"] % len(call.shape)
     everyone = joined(ids, [part.shape for part in parts], axis)
     return Value(call.shape, everyone, alone=all(part.alone for part in parts))
+
+
+@rule("stack")
+def stack(wiring: Wiring, call: Call) -> Value:
+    """One after the other along a new axis."""
+    axis = call["dim"] % len(call.shape)
+    parts = [np.full([1] * len(call.shape[1:]), NOBODY) if p.ids is None else p.ids for p in call["tensors"]]
+    shape = [1 if a == axis else size for a, size in enumerate(call.shape)]
+    return Value(call.shape, joined([np.expand_dims(part, axis) for part in parts], [shape] * len(parts), axis))
 
 
 def _ids(value: Value) -> Ids:

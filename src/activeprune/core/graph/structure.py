@@ -80,6 +80,7 @@ class Link:
     target: Ids
     scale: Scale | None = None
     channel: Ids | None = None  # of the scale
+    making: bool = False  # the scale is part of how a neuron is made: nothing else reads its source
 
 
 @dataclass(frozen=True)

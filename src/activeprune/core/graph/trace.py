@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,9 +13,12 @@ from torch import Tensor, fx, nn
 from ..calling import Batch, eval_mode, inputs_of
 from ..errors import InputError
 from ..prunable import unwrapped
-from .operators import RULES, Call, Result
+from .operators import NEEDS_NO_NEURONS, RULES, Call
 from .structure import Barrier, WeightGraph
 from .wiring import Opaque, Value, Wiring
+
+RETURNS_ITS_INPUT = {"dropout"}  # in eval mode, though its schema does not say so
+MISFITS = (AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError)
 
 
 def trace(model: nn.Module, example_input: Batch) -> WeightGraph:
@@ -35,92 +39,155 @@ def trace(model: nn.Module, example_input: Batch) -> WeightGraph:
     except Exception as error:  # whatever a model does when it is called with stand-ins for tensors
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise InputError(f"torch.export cannot trace {type(model).__name__}: {reason}") from error
-    signature = exported.graph_signature
-    named = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
     wiring = Wiring()
-    values: dict[fx.Node, Any] = {}
-    for node in exported.graph.nodes:
-        if node.op == "placeholder":
-            values[node] = _placeholder(wiring, node, named, node.name in signature.user_inputs)
-        elif node.op == "call_function":
-            _follow(wiring, node, values)
-        elif node.op == "output":
-            wiring.expose(_looked_up(node.args[0], values))
+    inputs = _inputs(wiring, exported, _first_names(model))
+    wiring.expose(_Walk(wiring, exported.graph_module, inputs).output)
     return wiring.finished()
 
 
-def _placeholder(wiring: Wiring, node: fx.Node, named: dict[str, str], is_input: bool) -> Value | None:
-    tensor = node.meta.get("val")
-    if not isinstance(tensor, Tensor):
-        return None
-    shape = tuple(tensor.shape)
-    return wiring.source(shape) if is_input else Value(shape, name=named.get(node.name))
+def _inputs(wiring: Wiring, exported: Any, first_names: dict[str, str]) -> list[Value | None]:
+    """What the graph's placeholders stand for: parameters, buffers, constants, and the model's own inputs."""
+    signature = exported.graph_signature
+    inputs: list[Value | None] = []
+    for node in exported.graph.nodes:
+        if node.op == "placeholder":
+            tensor = node.meta.get("val")
+            if not isinstance(tensor, Tensor):
+                inputs.append(None)
+            elif node.name in signature.user_inputs:
+                inputs.append(wiring.source(tuple(tensor.shape)))
+            elif node.name in signature.inputs_to_parameters:
+                name = signature.inputs_to_parameters[node.name]
+                inputs.append(Value(tuple(tensor.shape), name=first_names.get(name, name), weight=True))
+            else:
+                inputs.append(Value(tuple(tensor.shape), name=signature.inputs_to_buffers.get(node.name)))
+    return inputs
 
 
-def _follow(wiring: Wiring, node: fx.Node, values: dict[fx.Node, Any]) -> None:
-    """Works out what a node returns. An operator in place also changes what its first argument is from then on."""
-    result = _result(wiring, node, values)
-    if isinstance(result, Value) and len(node.users) != 1:
-        result = replace(result, alone=False)
-    values[node] = result
-    if _name(node)[1] and isinstance(node.args[0], fx.Node):
-        values[node.args[0]] = result
+def _first_names(model: nn.Module) -> dict[str, str]:
+    """For every name of a parameter the one that `named_parameters` knows it by."""
+    firsts = {id(parameter): name for name, parameter in model.named_parameters()}
+    return {name: firsts[id(p)] for name, p in model.named_parameters(remove_duplicate=False)}
 
 
-def _result(wiring: Wiring, node: fx.Node, values: dict[fx.Node, Any]) -> Any:
-    if node.target is operator.getitem:
-        whole, index = _looked_up(node.args, values)
-        return whole[index]
-    name, _ = _name(node)
-    call = Call(_bound(node, values), _shapes(node))
-    if not call.shapes:
-        return None
-    try:
-        if name in RULES and (call.neurons() or name in NEEDS_NO_NEURONS):
-            return RULES[name](wiring, call)
-        if not call.neurons():
-            return _several([Value(shape) for shape in call.shapes], node)
-        raise Opaque("no rule for this operator")
-    except Opaque as why:
+class _Walk:
+    """One graph of operations, from its inputs to its `output`."""
+
+    def __init__(self, wiring: Wiring, module: fx.GraphModule, inputs: Sequence[Any]) -> None:
+        self.wiring, self.module = wiring, module
+        self.values: dict[fx.Node, Any] = {}
+        self.output: Any = None
+        self._base: dict[fx.Node, fx.Node] = {}  # of a view: whose memory it is
+        self._position = {node: position for position, node in enumerate(module.graph.nodes)}
+        given = iter(inputs)
+        for node in module.graph.nodes:
+            if node.op == "placeholder":
+                self.values[node] = next(given)
+            elif node.op == "get_attr":
+                attribute = _attribute(module, str(node.target))
+                self.values[node] = Value(tuple(attribute.shape)) if isinstance(attribute, Tensor) else attribute
+            elif node.op == "output":
+                self.output = self._looked_up(node.args[0])
+            else:
+                self._follow(node)
+
+    def _follow(self, node: fx.Node) -> None:
+        """Works out what a node returns. An operator in place also changes what its first argument is from then on."""
+        result = self._result(node)
+        if isinstance(result, Value) and len(node.users) != 1:
+            result = replace(result, alone=False)
+        self.values[node] = result
+        if node.args and isinstance(node.args[0], fx.Node):
+            changed = node.args[0]
+            if _shares_memory(node):
+                self._base[node] = self._base.get(changed, changed)
+            if _in_place(node):
+                self.values[changed] = result
+                self._lose_track_of_others(node, changed)
+
+    def _lose_track_of_others(self, node: fx.Node, changed: fx.Node) -> None:
+        """Whatever else looks at the memory that was written to is no longer what it was."""
+        base = self._base.get(changed, changed)
+        for other in [base, *(view for view, of in self._base.items() if of is base)]:
+            later = any(self._position[user] > self._position[node] for user in other.users)
+            if other not in (node, changed) and later and isinstance(self.values[other], Value):
+                self._barrier(node, "it writes into memory that is also read under another shape")
+                self.wiring.expose([self.values[other], self.values[changed]])
+                self.values[other] = self.wiring.source(self.values[other].shape)
+
+    def _result(self, node: fx.Node) -> Any:
+        if node.target is operator.getitem:
+            whole, index = self._looked_up(node.args)
+            return whole[index]
+        arguments = self._looked_up(node.args)
+        inner = next((place for place, thing in enumerate(arguments) if isinstance(thing, fx.GraphModule)), None)
+        if inner is not None:  # a part of the model under no_grad or autocast
+            return _Walk(self.wiring, arguments[inner], arguments[inner + 1 :]).output
+        call = Call(self._bound(node), _shapes(node))
+        if not call.shapes:
+            return None
+        name = _name(node)
+        try:
+            if name in RULES and (call.neurons() or name in NEEDS_NO_NEURONS):
+                return RULES[name](self.wiring, call)
+            if not call.neurons():
+                return _one_or_several([Value(shape) for shape in call.shapes], node)
+            raise Opaque("no rule for this operator")
+        except (Opaque, *MISFITS) as why:
+            known = isinstance(why, Opaque)
+            self._barrier(node, str(why) if known else f"its rule does not cover such a call ({type(why).__name__})")
+            self.wiring.expose(list(call.arguments.values()))
+            return _one_or_several([self.wiring.source(shape) for shape in call.shapes], node)
+
+    def _barrier(self, node: fx.Node, why: str) -> None:
         stack = list(node.meta.get("nn_module_stack", {}).values())
-        wiring.barriers.append(Barrier(str(node.target), stack[-1][0] if stack else "", str(why)))
-        wiring.expose(list(call.arguments.values()))
-        return _several([wiring.source(shape) for shape in call.shapes], node)
+        self.wiring.barriers.append(Barrier(str(node.target), stack[-1][0] if stack else "", why))
+
+    def _bound(self, node: fx.Node) -> dict[str, Any]:
+        """Arguments by name."""
+        schema = getattr(node.target, "_schema", None)
+        given, named = self._looked_up(node.args), self._looked_up(node.kwargs)
+        if schema is None:
+            return {**{str(place): value for place, value in enumerate(given)}, **named}
+        bound = {argument.name: argument.default_value for argument in schema.arguments}
+        bound.update(zip(bound, given, strict=False))  # the rest keeps its defaults
+        return {**bound, **named}
+
+    def _looked_up(self, thing: Any) -> Any:
+        if isinstance(thing, fx.Node):
+            return self.values[thing]
+        if isinstance(thing, (list, tuple)):
+            return [self._looked_up(part) for part in thing]
+        if isinstance(thing, dict):
+            return {name: self._looked_up(part) for name, part in thing.items()}
+        return thing
 
 
-# Operators that matter also where they only see constants: a transposed parameter is still that parameter, a layer
-# that reads a learned constant is still a layer.
-NEEDS_NO_NEURONS = {"t", "transpose", "permute", "linear", "addmm", "conv1d", "conv2d", "conv3d", "embedding"}
+def _attribute(module: nn.Module, path: str) -> Any:
+    parent, _, name = path.rpartition(".")
+    return getattr(module.get_submodule(parent), name)
 
 
-def _name(node: fx.Node) -> tuple[str, bool]:
-    """The operator without namespace, overload and final underscore, and whether it works in place."""
+def _schema_name(node: fx.Node) -> str:
     schema = getattr(node.target, "_schema", None)
-    if schema is None:
-        return str(node.target), False
-    name = schema.name.rpartition("::")[2]
-    return name.rstrip("_"), name.endswith("_")
+    return str(node.target) if schema is None else schema.name.rpartition("::")[2]
 
 
-def _bound(node: fx.Node, values: dict[fx.Node, Any]) -> dict[str, Any]:
+def _name(node: fx.Node) -> str:
+    """The operator without namespace, overload and final underscore."""
+    return _schema_name(node).rstrip("_")
+
+
+def _in_place(node: fx.Node) -> bool:
+    return _schema_name(node).endswith("_") and hasattr(node.target, "_schema")
+
+
+def _shares_memory(node: fx.Node) -> bool:
+    """Whether what it returns may be its first argument seen in another way."""
+    if node.target is operator.getitem or _name(node) in RETURNS_ITS_INPUT:
+        return True
     schema = getattr(node.target, "_schema", None)
-    given = _looked_up(node.args, values)
-    if schema is None:
-        return {**dict(enumerate(given)), **_looked_up(node.kwargs, values)}
-    bound = {argument.name: argument.default_value for argument in schema.arguments}
-    bound.update(zip(bound, given, strict=False))  # the rest keeps its defaults
-    bound.update(_looked_up(node.kwargs, values))
-    return bound
-
-
-def _looked_up(thing: Any, values: dict[fx.Node, Any]) -> Any:
-    if isinstance(thing, fx.Node):
-        return values[thing]
-    if isinstance(thing, (list, tuple)):
-        return [_looked_up(part, values) for part in thing]
-    if isinstance(thing, dict):
-        return {name: _looked_up(part, values) for name, part in thing.items()}
-    return thing
+    return schema is not None and any(returned.alias_info is not None for returned in schema.returns)
 
 
 def _shapes(node: fx.Node) -> list[tuple[int, ...]]:
@@ -129,5 +196,5 @@ def _shapes(node: fx.Node) -> list[tuple[int, ...]]:
     return [tuple(tensor.shape) for tensor in tensors if isinstance(tensor, Tensor)]
 
 
-def _several(made: list[Value], node: fx.Node) -> Result:
+def _one_or_several(made: list[Value], node: fx.Node) -> Value | list[Value]:
     return made if isinstance(node.meta.get("val"), (list, tuple)) else made[0]

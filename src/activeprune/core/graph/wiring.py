@@ -18,7 +18,8 @@ class Value:
 
     shape: tuple[int, ...]
     ids: Ids | None = None  # neuron numbers; None: a constant, that is a parameter or a function of parameters
-    name: str | None = None  # of the parameter or buffer that this is
+    name: str | None = None  # of the parameter or buffer that this is, in any shape
+    weight: bool = False  # a parameter as it stands, or transposed
     swapped: bool = False  # that parameter transposed
     alone: bool = False  # what weights and sums made, at most scaled and shifted since, and with a single reader
 
@@ -61,16 +62,19 @@ class Wiring:
         self, read: Value, axis: int, weight: Value, shape: Sequence[int], groups: int = 1, inputs_first: bool = False
     ) -> Value:
         """A weight that reads channel `axis` of a tensor and makes a tensor of `shape` with channels at that axis."""
-        if weight.name is None:
-            raise Opaque("its weight is not a parameter but computed from something")
+        if not weight.weight or weight.name is None or len(weight.shape) < 2:
+            raise Opaque("its weight is not a parameter")
         known_ids = np.full([1] * len(read.shape), NOBODY) if read.ids is None else read.ids
         inputs_first ^= weight.swapped
         size = weight.shape[::-1] if weight.swapped else weight.shape
         axis %= len(shape)
+        known = self.layers.get(weight.name)
+        if known is not None and (known.groups, known.inputs_first) != (groups, inputs_first):
+            raise Opaque("its weight is used in another way elsewhere")
         ids = self.new(shape[axis])
         reads = pairs_along(known_ids, axis, read.shape[axis])
         feeds = np.stack([ids, np.arange(len(ids))], axis=1)
-        if (known := self.layers.get(weight.name)) is not None:  # the same weight, used once more
+        if known is not None:  # the same weight, used once more
             reads, feeds = np.concatenate([known.reads, reads]), np.concatenate([known.feeds, feeds])
         self.layers[weight.name] = Layer(weight.name, tuple(size), groups, inputs_first, reads, feeds)
         return Value(tuple(shape), ids.reshape([-1 if a == axis else 1 for a in range(len(shape))]), alone=True)
@@ -82,13 +86,15 @@ class Wiring:
         known = found[:, 0] != NOBODY
         ids = np.full(len(found), NOBODY)
         ids[known] = self.new(int(known.sum()))
-        self.links.append(Link("scale", found[known, 0], ids[known], scale, found[known, 1]))
+        self.links.append(Link("scale", found[known, 0], ids[known], scale, found[known, 1], making=value.alone))
         return replace(value, ids=ids[row])
 
     def summed(self, parts: Sequence[Value], shape: Sequence[int]) -> Value:
         """The sum of several tensors that carry neurons."""
         found, row = combinations(*(part.ids for part in parts if part.ids is not None))
-        ids = self.new(len(found))
+        somebody = (found != NOBODY).any(axis=1)
+        ids = np.full(len(found), NOBODY)
+        ids[somebody] = self.new(int(somebody.sum()))
         for column, part in enumerate(parts):
             known = found[:, column] != NOBODY
             mode: Mode = "term" if part.alone else "identity"

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..evidence import Evidence
 from ..graph import Link, WeightGraph
+from ..precision import widened
 from . import method
 
 Squares = NDArray[np.float64]
@@ -44,14 +45,14 @@ def lookahead(evidence: Evidence, skips: bool = True) -> dict[str, Tensor]:
 def _fed_and_read(graph: WeightGraph, tensors: Mapping[str, Tensor], skips: bool) -> tuple[Squares, Squares]:
     """For every neuron the squared norm of what feeds it and of what reads it."""
     fed, read = np.full(graph.size, NONE), np.full(graph.size, NONE)
-    unit = np.ones(graph.size)  # what a skip connection that starts here has been multiplied by, squared
+    unit = np.ones(graph.size)  # what a skip connection has been multiplied by since its neuron was made, squared
     for layer in graph.layers.values():
-        squares = layer.blocks(tensors[layer.weight].detach()).square()
+        squares = layer.blocks(widened(tensors[layer.weight])).square()
         _add(fed, layer.feeds[:, 0], _sums(squares, (2, 3))[layer.feeds[:, 1]])
         _add(read, layer.reads[:, 0], _sums(squares, (1, 3))[layer.reads[:, 1]])
     factors = [_squared_factors(link, tensors) for link in graph.links]
     for link, factor in zip(graph.links, factors, strict=True):
-        if link.mode == "scale":
+        if link.mode == "scale" and not link.making:
             unit[link.target] = unit[link.source] * factor
         if link.mode != "identity":
             _add(fed, link.target, np.where(fed[link.source] == NONE, NONE, fed[link.source] * factor))
