@@ -40,10 +40,12 @@ MAY_IMPORT = {  # each room, and the rooms of this package that it may look into
     "networks": {"core", "extras"},
     "data": {"core", "extras"},
     "training": {"core", "networks", "data", "machine"},
+    "experiment": {"", "core", "networks", "data", "training", "machine"},
+    "progress": {"experiment", "training"},
     "report": set(),
     "bench": {"core"},
-    "__init__": {"core", "networks"},
-    "cli": {"", "core", "extras", "machine", "networks", "data", "report", "bench"},
+    "__init__": {"", "core", "networks", "experiment"},
+    "cli": {"", "core", "extras", "machine", "networks", "data", "experiment", "progress", "report", "bench"},
     "__main__": {"cli"},
 }
 
@@ -74,7 +76,7 @@ def test_import_activeprune_is_light() -> None:
 
 
 def test_the_contracts_names_are_there() -> None:
-    for name in ("build", "Masks", "Budget", "score", "prune_lowest", "activate", "method", "trace"):
+    for name in ("build", "Masks", "Budget", "score", "prune_lowest", "activate", "method", "trace", "run", "results"):
         assert name in ap.__all__
     assert all(hasattr(ap, name) for name in ap.__all__)
 

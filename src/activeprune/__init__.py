@@ -11,6 +11,8 @@
 (157, 192)
 """
 
+from typing import TYPE_CHECKING, Any
+
 from .core.activation import activate, activation_rule
 from .core.budget import Budget
 from .core.errors import InputError
@@ -19,6 +21,9 @@ from .core.masks import Masks
 from .core.methods import method
 from .core.pruning import Pruned, prune_cycle, prune_lowest, prune_solo, score
 from .networks import build
+
+if TYPE_CHECKING:
+    from .experiment import results, run
 
 __version__ = "0.1.0.dev0"
 
@@ -35,6 +40,17 @@ __all__ = [
     "prune_cycle",
     "prune_lowest",
     "prune_solo",
+    "results",
+    "run",
     "score",
     "trace",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`run` and `results` bring packages that the rest does not need, so they come when they are asked for."""
+    if name not in ("results", "run"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from . import experiment
+
+    return getattr(experiment, name)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import platform
 import sys
 import traceback
 from collections.abc import Iterable
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any
 
 import torch
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.tree import Tree
 
 from . import __version__, machine
 from .bench import prune as bench_prune
@@ -24,8 +27,15 @@ from .core.methods import METHODS
 from .core.registry import Registry
 from .data import DATASETS
 from .data.cache import directory as data_cache
+from .experiment.findings import Summary, summaries
+from .experiment.outlook import outlook
+from .experiment.packing import pack, unpack
+from .experiment.reading import assignments, study_names
+from .experiment.runs import LARGE, Run, collect, registered
+from .experiment.store import FolderStore
 from .extras import EXTRA_OF, present
 from .networks import NETWORKS
+from .progress import clock, observer
 from .report import paper
 
 app = typer.Typer(
@@ -41,7 +51,15 @@ bench = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(bench, name="bench")
+store_app = typer.Typer(
+    help="Look after a store: what is in it, whether it is whole, what can go, and taking it elsewhere.",
+    epilog="Example:  activeprune store verify runs/.store",
+    rich_markup_mode=None,
+)
+app.add_typer(store_app, name="store")
+StoreFolder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of the store, such as runs/.store.")]
 
+MOST_PROCESSES = 8  # by default, however many cores there are
 LOG_WIDTH = 120  # columns of a table that goes to a file or a pipe
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
@@ -70,16 +88,17 @@ def common_options(
 @app.command("list", epilog="Example:  activeprune list methods --json")
 def list_(
     topic: Annotated[
-        str | None, typer.Argument(help="methods, rules, networks, data or paper; everything without it.")
+        str | None, typer.Argument(help="methods, rules, networks, data, studies or paper; all without it.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the pruning methods, AP's rules, the networks, the data sets and the paper's published tables."""
+    """List the pruning methods, AP's rules, networks, data sets, studies and the paper's published tables."""
     topics: dict[str, Any] = {
         "methods": lambda: [_method_row(name) for name in METHODS],
         "rules": lambda: [_summary_row(RULES, name) for name in RULES],
         "networks": lambda: [_summary_row(NETWORKS, name) for name in NETWORKS],
         "data": lambda: [_summary_row(DATASETS, name) for name in DATASETS],
+        "studies": lambda: [{"name": name, "what it is": about} for name, about in study_names().items()],
         "paper": lambda: [{"name": name, "what it holds": line} for name, line in paper.tables().items()],
     }
     if topic is not None and topic not in topics:
@@ -90,6 +109,125 @@ def list_(
         return
     for name, table in rows.items():
         _print_table(table, title=name)
+
+
+@app.command(
+    "run",
+    epilog="Example:  activeprune run table1 --set seeds=1 --set data.path=DIR --dry-run",
+)
+def run_(
+    study: Annotated[str, typer.Argument(help="A study by name (activeprune list studies) or a YAML file.")],
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder of the results; runs/STUDY by default.")
+    ] = None,
+    store: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder of all that is computed; .store beside DIR by default.")
+    ] = None,
+    changes: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the study (repeatable).")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be computed, and stop.")] = False,
+    processes: Annotated[
+        int | None, typer.Option(min=1, help="Processes that work at once [one a core on a CPU, one on a GPU].")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Also write rows.csv.")] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Run a study: compute what its store lacks, print the table. After an interruption the same command goes on."""
+    chosen = Run.new(study, out, store, assignments(changes or ()))
+    if dry_run:
+        _print_outlook(chosen, as_json)
+        return 0
+    watching = observer(quiet)
+    try:
+        alone = chosen.device != "cpu"
+        outcome = chosen.go(watching, processes or (1 if alone else min(os.cpu_count() or 1, MOST_PROCESSES)))
+    except KeyboardInterrupt:
+        print("interrupted: the same command goes on from the last finished step or epoch", file=sys.stderr)
+        raise
+    finally:
+        watching.close()
+    if as_csv:
+        chosen.write_csv()
+    _print_results(chosen, as_json)
+    failed = [row for row in chosen.rows() if row["failure"] is not None]
+    for row in failed:
+        print(f"failed: {row['variant']} cycle {row['cycle']} seed {row['seed']}: {row['failure']}", file=sys.stderr)
+    return 1 if failed or outcome.blocked else 0
+
+
+@app.command(epilog="Example:  activeprune report runs/table1")
+def report(
+    run: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a run.")], as_json: AsJson = False
+) -> None:
+    """Print the table of a run, finished or not."""
+    _print_results(Run.opened(run), as_json)
+
+
+@store_app.command("ls", epilog="Example:  activeprune store ls runs/.store")
+def store_ls(folder: StoreFolder, as_json: AsJson = False) -> None:
+    """List what is in a store: kind, parts, size, when and where it was computed."""
+    store = FolderStore(folder)
+    rows = [{"key": entry.key, "bytes": entry.size, **store.provenance(entry.key)} for entry in store.list()]
+    if as_json:
+        _print_json(rows)
+        return
+    shown = [
+        {
+            "key": row["key"],
+            "kind": str(row.get("kind", "")),
+            "size": f"{row['bytes'] / 1e6:.2f} MB",
+            "seconds": f"{row.get('seconds', 0):.1f}",
+            "finished": str(row.get("finished", "")),
+        }
+        for row in rows
+    ]
+    if shown:
+        _print_table(shown)
+    print(f"{len(rows)} entries, {store.size() / 1e6:.1f} MB")
+
+
+@store_app.command("verify", epilog="Example:  activeprune store verify runs/.store")
+def store_verify(folder: StoreFolder) -> int:
+    """Check every entry against its checksums; damaged ones are set aside, and the next run computes them again."""
+    problems = FolderStore(folder).verify()
+    for problem in problems:
+        print(problem)
+    print(f"{len(problems)} damaged")
+    return 1 if problems else 0
+
+
+@store_app.command("gc", epilog="Example:  activeprune store gc runs/.store")
+def store_gc(folder: StoreFolder) -> None:
+    """Remove weights that no run of this store still needs (see the key `keep` of a study), and left-over files."""
+    store = FolderStore(folder)
+    freed = collect(store, ()) + store.sweep()
+    print(f"{freed / 1e6:.1f} MB freed, {store.size() / 1e6:.1f} MB left")
+
+
+@store_app.command("pack", epilog="Example:  activeprune store pack runs/.store table1.tar")
+def store_pack(
+    folder: StoreFolder,
+    file: Annotated[Path, typer.Argument(help="The file to write.")],
+    states: Annotated[bool, typer.Option("--states", help="Also the weights that steps still to do need.")] = False,
+) -> None:
+    """Write what is needed to go on elsewhere (masks and records) into one file."""
+    store = FolderStore(folder)
+    needed = {pair for run in registered(store.root) for pair in run.plan.todo(store).needed()} if states else set()
+    entries = [
+        (entry.key, [part for part in entry.parts if part not in LARGE or (entry.key, part) in needed])
+        for entry in store.list()
+    ]
+    count = pack(store, file, [(key, parts) for key, parts in entries if parts])
+    print(f"{count} entries in {file}")
+
+
+@store_app.command("unpack", epilog="Example:  activeprune store unpack table1.tar runs/.store")
+def store_unpack(file: Annotated[Path, typer.Argument(help="What `store pack` wrote.")], folder: StoreFolder) -> None:
+    """Merge a packed file into a store."""
+    found = unpack(file, FolderStore(folder))
+    print(f"{found.added} added, {found.present} were there")
 
 
 @bench.command("prune", epilog="Example:  activeprune bench prune --network vgg19 --repeats 5")
@@ -193,6 +331,54 @@ def _import(module: str) -> None:
         import_module(module)
     except (Exception, SystemExit) as error:  # whatever a stranger's module does when it is imported
         raise InputError(f"--import {module}: {type(error).__name__}: {error}") from error
+
+
+def _print_outlook(run: Run, as_json: bool) -> None:
+    found = outlook(run.plan, run.store)
+    if as_json:
+        _print_json(found.as_dict())
+        return
+    study = run.study
+    tree = Tree(
+        f"{run.out}: {study.training.network.name} on {study.training.data.name}, {study.method.name}, "
+        f"chain {study.which_chain}, {len(study.seeds)} seeds, {study.cycles} cycles"
+    )
+    trainings = tree.add(
+        f"{found.trainings} trainings: {found.shared} shared by several variants, "
+        f"{found.trainings - found.missing} in the store, {found.missing} to do"
+    )
+    for variant, count in found.by_variant.items():
+        trainings.add(f"{variant}: {count}")
+    kinds = ", ".join(f"{count} {kind}" for kind, count in found.steps.items())
+    tree.add(f"{sum(found.steps.values())} steps ({kinds}), {found.steps_missing} to do")
+    time = "not known before the first training" if found.seconds is None else f"about {clock(found.seconds)}"
+    tree.add(f"time: {time}; disk: about {found.disk / 1e6:.1f} MB")
+    Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else LOG_WIDTH).print(tree)
+
+
+def _print_results(run: Run, as_json: bool) -> None:
+    """Variants in rows, densities in columns; accuracies in per cent."""
+    cells = summaries(run.rows())
+    if as_json:
+        _print_json({"study": run.study.model_dump(mode="json"), "cells": [cell.as_dict() for cell in cells]})
+        return
+    columns = sorted({cell.cycle for cell in cells})
+    density = {cell.cycle: cell.density for cell in cells if cell.density is not None}
+    heads = {cycle: f"λ {density[cycle]:.1%}" if cycle in density else f"cycle {cycle}" for cycle in columns}
+    rows = []
+    for variant in run.study.variants:
+        own = {cell.cycle: cell for cell in cells if cell.variant == variant}
+        rows.append({"variant": variant, **{heads[cycle]: _cell_text(own[cycle]) for cycle in columns}})
+    seeds = len(run.study.seeds)
+    _print_table(rows, title=f"test accuracy in %, mean ± std over {seeds} seed{'s' if seeds > 1 else ''}")
+
+
+def _cell_text(cell: Summary) -> str:
+    if cell.mean is None:
+        return "failed" if cell.failed else "missing"
+    text = f"{cell.mean:.2%}".removesuffix("%") + ("" if cell.std is None else f" ± {100 * cell.std:.2f}")
+    gone = len(cell.missing) + len(cell.failed)
+    return f"{text} ({cell.seeds} of {cell.seeds + gone})" if gone else text
 
 
 def _method_row(name: str) -> dict[str, str]:

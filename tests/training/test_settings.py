@@ -56,7 +56,10 @@ def test_a_number_that_yaml_reads_as_text_is_a_number() -> None:
 WRONG = [
     ({"lrr": 0.1}, "unknown key 'lrr': did you mean 'lr'?"),
     ({"data": {"name": "digits", "limt": 5}}, "unknown key of data 'limt': did you mean 'limit'?"),
-    ({"network": {"name": "resnet20", "shortcat": "pad"}}, "unknown option of network 'resnet20' 'shortcat'"),
+    (
+        {"network": {"name": "resnet20", "shortcat": "pad"}},
+        "unknown option of 'resnet20' 'shortcat': did you mean 'shortcut'?",
+    ),
     ({"network": "resnet21"}, "unknown network 'resnet21': did you mean 'resnet20'?"),
     ({"network": "no.such.module:build"}, "cannot be imported"),
     ({"data": "cifar11"}, "unknown data set 'cifar11': did you mean 'cifar10'?"),

@@ -54,31 +54,43 @@ class Settings(BaseModel):
             raise _reworded(error, cls) from error
 
 
-class NetworkChoice(Settings):
-    """A network by name and its options: `resnet20`, or `{name: resnet20, shortcut: pad}`."""
+class Choice(Settings):
+    """Something by name, and its options where they are not the default: `x`, or `{name: x, option: value}`."""
 
     name: str
     options: tuple[tuple[str, Scalar], ...] = ()
+
+    @classmethod
+    def known_options(cls, name: str) -> Mapping[str, Any]:
+        """The options of what has this name, and their defaults; an error if nothing has."""
+        raise NotImplementedError
 
     @model_validator(mode="before")
     @classmethod
     def _from_mapping(cls, value: Any) -> Any:
         if isinstance(value, str):
             value = {"name": value}
-        if isinstance(value, Mapping) and "name" in value and "options" not in value:
-            options = {str(key): option for key, option in value.items() if key != "name"}
-            for key, option in options.items():
-                if not isinstance(option, Scalar):
-                    raise InputError(f"option {key} = {option!r}: a number, a text, true or false is needed")
-            known = NETWORKS.find(value["name"]).options  # one that says the default says nothing
-            options = {key: option for key, option in options.items() if key not in known or option != known[key]}
-            return {"name": value["name"], "options": tuple(sorted(options.items()))}
-        return value
+        if not isinstance(value, Mapping) or not isinstance(value.get("name"), str):
+            return value
+        if "options" in value:
+            value = {**dict(value["options"]), "name": value["name"]}
+        options = {str(key): option for key, option in value.items() if key != "name"}
+        for key, option in options.items():
+            if not isinstance(option, Scalar):
+                raise InputError(f"option {key} = {option!r}: a number, a text, true or false is needed")
+        known = cls.known_options(value["name"])
+        check_options(repr(value["name"]), options, known)
+        told = {key: option for key, option in options.items() if option != known[key]}
+        return {"name": value["name"], "options": tuple(sorted(told.items()))}
 
-    @model_validator(mode="after")
-    def _exists(self) -> Self:
-        check_options(f"network {self.name!r}", dict(self.options), NETWORKS.find(self.name).options)
-        return self
+
+class NetworkChoice(Choice):
+    """A network by name and its options: `resnet20`, or `{name: resnet20, shortcut: pad}`."""
+
+    @classmethod
+    def known_options(cls, name: str) -> Mapping[str, Any]:
+        """Of a network."""
+        return NETWORKS.find(name).options
 
 
 class DataChoice(Settings):

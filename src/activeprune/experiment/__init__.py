@@ -1,0 +1,34 @@
+"""Studies: files that say what to run, the graph of steps that follows, and a store that keeps what was computed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from .findings import Rows
+from .runs import Run
+
+__all__ = ["Rows", "Run", "results", "run"]
+
+
+def run(
+    study: str | Path,
+    out: str | Path | None = None,
+    store: str | Path | None = None,
+    set: Mapping[str, Any] | None = None,
+    processes: int = 1,
+) -> Run:
+    """Runs a study by name or file, with some keys changed; what its store has already is not computed again.
+
+    `out` is the folder of the results (runs/STUDY), `store` the folder of all that is computed (.store beside it). The
+    same call goes on after an interruption.
+    """
+    chosen = Run.new(study, out, store, set)
+    chosen.go(processes=processes)
+    return chosen
+
+
+def results(out: str | Path) -> Rows:
+    """What the run in a folder found so far: a list of dicts, one a variant, cycle and seed; `.frame()` for pandas."""
+    return Run.opened(out).rows()

@@ -1,0 +1,212 @@
+"""One step, computed: its inputs come from the store, its result is bytes."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from ..core.budget import Budget
+from ..core.errors import InputError
+from ..core.graph import trace
+from ..core.masks import Masks
+from ..core.methods import METHODS
+from ..core.pruning import Pruned, prune_cycle, prune_solo
+from ..data import Feed
+from ..machine import described
+from ..training import Checkpoint, Epoch, Result, Training, train
+from .artifacts import (
+    checkpoint_bytes,
+    checkpoint_of,
+    masks_bytes,
+    masks_of,
+    record_bytes,
+    state_bytes,
+    state_of,
+)
+from .plan import CHECKPOINT, MASKS, RECORD, STATE
+from .steps import Init, Prune, Step, Train
+from .store import Store
+
+OnEpoch = Callable[[Step, Epoch, int], None]  # the step, the epoch that ended, and how many there are
+SECONDS_BETWEEN_CHECKPOINTS = 30.0
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a step left behind: parts for the store, and how they came about."""
+
+    parts: dict[str, bytes]
+    provenance: dict[str, Any]
+
+
+class Compute:
+    """Computes steps on one device; long trainings leave a checkpoint in a folder every now and then."""
+
+    def __init__(
+        self,
+        store: Store,
+        checkpoints: Path,
+        device: str = "cpu",
+        workers: int = 0,
+        seconds_between_checkpoints: float = SECONDS_BETWEEN_CHECKPOINTS,
+    ) -> None:
+        self.store, self.checkpoints = store, checkpoints
+        self.device, self.workers = device, workers
+        self.seconds_between_checkpoints = seconds_between_checkpoints
+        self._feeds: dict[tuple[str, int], Feed] = {}
+
+    def __call__(self, step: Step, on_epoch: OnEpoch | None = None) -> Made:
+        """The result of a step whose inputs are in the store."""
+        since = time.perf_counter()
+        if isinstance(step, Train):
+            parts, more = self._train(step, on_epoch)
+        elif isinstance(step, Prune):
+            parts, more = self._prune(step), {}
+        else:
+            raise InputError(f"a step of kind {step.kind} is not computed by itself")
+        return Made(parts, {**self._provenance(step), "seconds": time.perf_counter() - since, **more})
+
+    def forget(self, step: Step) -> None:
+        """Removes the checkpoint of a step that is done."""
+        self._checkpoint_path(step).unlink(missing_ok=True)
+
+    def _train(self, step: Train, on_epoch: OnEpoch | None) -> tuple[dict[str, bytes], dict[str, Any]]:
+        feed = self._feed(step.training, step.seed)
+        masks = None if step.masks is None else self._masks(step.masks)
+        saved = time.monotonic()
+
+        def after_epoch(epoch: Epoch, checkpoint: Callable[[], Checkpoint]) -> None:
+            nonlocal saved
+            if time.monotonic() - saved >= self.seconds_between_checkpoints:
+                self.checkpoints.mkdir(parents=True, exist_ok=True)
+                checkpoint().save(self._checkpoint_path(step))
+                saved = time.monotonic()
+            if on_epoch is not None:
+                on_epoch(step, epoch, -(-step.training.epochs.steps(feed.steps) // feed.steps))
+
+        def attempt(resume: Checkpoint | None) -> Result:
+            return train(
+                step.training, step.seed, self._state(step.start), masks,
+                first=step.first, last=step.last, resume=resume, after_epoch=after_epoch, feed=feed, device=self.device,
+            )  # fmt: skip
+
+        try:
+            result = attempt(self._resumable(step))
+        except InputError:
+            if not self._checkpoint_path(step).exists():
+                raise
+            self.forget(step)  # it was not of this training after all
+            result = attempt(self._resumable(step))
+        density = 1.0 if masks is None else masks.density
+        parts = {RECORD: record_bytes(training_record(result, density)), STATE: state_bytes(result.state)}
+        if result.checkpoint is not None:
+            parts[CHECKPOINT] = checkpoint_bytes(replace(result.checkpoint, seconds=0.0))
+        return parts, {"training_seconds": result.seconds, "images_per_second": result.images_per_second}
+
+    def _resumable(self, step: Train) -> Checkpoint | None:
+        """This training's own checkpoint, or the end of the one that it goes on from."""
+        try:
+            return Checkpoint.load(self._checkpoint_path(step))
+        except InputError:
+            self.forget(step)
+        if step.resume is not None and self.store.has(step.resume.key, CHECKPOINT):
+            return checkpoint_of(self.store.get(step.resume.key, CHECKPOINT))
+        return None
+
+    def _prune(self, step: Prune) -> dict[str, bytes]:
+        model = self._model(step.training, step.seed)
+        model.load_state_dict(self._state(step.trained))
+        masks = Masks.dense(model, step.include, step.exclude) if step.masks is None else self._masks(step.masks)
+        pruned = self._pruned(step, model.to(self.device), masks)
+        record = {
+            "alive": pruned.masks.alive,
+            "total": pruned.masks.total,
+            "density": pruned.masks.density,
+            "by_method": pruned.by_method,
+            "by_rule": pruned.by_rule,
+            "shortfall": pruned.shortfall,
+        }
+        return {RECORD: record_bytes(record), MASKS: masks_bytes(pruned.masks)}
+
+    def _pruned(self, step: Prune, model: nn.Module, masks: Masks) -> Pruned:
+        start = None if step.start is None else self._state(step.start)
+        if step.mode == "solo":
+            n_x, n_ap = Budget(step.p).split(masks.alive)
+            return prune_solo(model, masks, n_x + n_ap, start or {})
+        if step.mode == "end":
+            n_x, n_ap = 0, sum(Budget(step.q, step.q).split(masks.alive))
+        else:
+            n_x, n_ap = Budget(step.p, step.q).split(masks.alive)
+        known = METHODS[step.method]
+        feed = self._feed(step.training, step.seed)
+        count = step.score_batches or known.batches or 0
+        return prune_cycle(
+            step.method, model, masks, n_x, n_ap, start,
+            rule=step.rule,
+            scope=step.scope,
+            batches=list(feed.scoring(step.cycle, count)) if known.batches else None,
+            loss_fn=partial(cross_entropy, label_smoothing=step.training.label_smoothing),
+            graph=trace(model, next(feed.scoring(step.cycle, 1))[0][:2]) if known.graph else None,
+            seed=step.seed,
+            cycle=step.cycle,
+            options=dict(step.options),
+        )  # fmt: skip
+
+    def _state(self, step: Init | Train) -> dict[str, Tensor]:
+        if isinstance(step, Init):
+            return self._model(step.training, step.seed, step.cycle).state_dict()
+        return state_of(self.store.get(step.key, STATE))
+
+    def _masks(self, step: Prune) -> Masks:
+        return masks_of(self.store.get(step.key, MASKS))
+
+    def _model(self, training: Training, seed: int, cycle: int = 1) -> nn.Module:
+        feed = self._feed(training, seed)
+        return training.build(len(feed.classes), feed.channels, seed, cycle)
+
+    def _feed(self, training: Training, seed: int) -> Feed:
+        """Batches of a run; the last one is kept, since steps of one seed follow each other."""
+        told = (training.model_dump_json(include={"data", "augment", "resolution", "mean", "std", "batch"}), seed)
+        if told not in self._feeds:
+            self._feeds = {told: training.feed(seed, self.device, self.workers)}
+        return self._feeds[told]
+
+    def _checkpoint_path(self, step: Step) -> Path:
+        return self.checkpoints / f"{step.key}.safetensors"
+
+    def _provenance(self, step: Step) -> dict[str, Any]:
+        from .. import __version__
+
+        return {
+            "kind": step.kind,
+            "inputs": {role: used.key for role, used in step.inputs.items()},
+            "machine": described(torch.device(self.device)),
+            "host": platform.node(),
+            "python": platform.python_version(),
+            "activeprune": __version__,
+            "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        }
+
+
+def training_record(result: Result, density: float) -> dict[str, Any]:
+    """What is reported of a training: the same for the same training, so without times."""
+    failure = None
+    if result.failure is not None:
+        failure = {**asdict(result.failure), "loss": str(result.failure.loss)}
+    return {
+        "accuracy": None if result.failure else result.accuracy,
+        "best_epoch": None if result.failure else result.best.epoch,
+        "density": density,
+        "early_stop": result.early_stop,
+        "epochs": [asdict(epoch) for epoch in result.epochs],
+        "failure": failure,
+    }

@@ -1,0 +1,171 @@
+"""Files that are whole or not there, whenever a process is killed or the power goes."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from uuid import uuid4
+
+from ..core.errors import InputError
+
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{32}\.part")
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)  # the last one: Windows
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+_FORBIDDEN = {errno.EROFS, errno.EACCES, errno.EPERM}
+_NOT_OFFERED = {errno.EINVAL, errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
+
+
+def temporary(path: Path) -> Path:
+    """A name in the same folder that nobody else uses, for a file that will become `path`."""
+    return path.with_name(f".{path.name}.{uuid4().hex}.part")
+
+
+def is_temporary(name: str) -> bool:
+    """Whether `temporary` made a name.
+
+    >>> is_temporary(temporary(Path("record.json")).name), is_temporary("record.json")
+    (True, False)
+    """
+    return _TEMPORARY.fullmatch(name) is not None
+
+
+def write(path: Path, data: bytes) -> None:
+    """Writes a file that does not exist yet; its bytes are on the disk when this returns."""
+    descriptor = os.open(path, _NEW, 0o666)
+    try:
+        rest = memoryview(data)
+        while rest:  # one call takes 2 GiB at most
+            rest = rest[os.write(descriptor, rest) :]
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def discard(path: Path) -> None:
+    """Removes a file if that can be done; for cleaning up, where the first error is the one to tell."""
+    with suppress(OSError):
+        os.unlink(path)
+
+
+def sync(folder: Path) -> None:
+    """Has the names in a folder on the disk when it returns, where the file system offers that."""
+    if sys.platform == "win32":  # which cannot open a folder
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _NOT_OFFERED:
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def make(folder: Path) -> None:
+    """Creates a folder and those above it, each of them on the disk when it returns."""
+    if folder.is_dir():
+        return
+    if folder.parent != folder:
+        make(folder.parent)
+    try:
+        os.mkdir(folder)
+    except FileExistsError:  # another process was faster, or it is a file
+        if not folder.is_dir():
+            raise
+    sync(folder.parent)
+
+
+def names_in(folder: Path) -> list[str]:
+    """What is in a folder, sorted; nothing if there is none."""
+    try:
+        return sorted(os.listdir(folder))
+    except FileNotFoundError:
+        return []
+
+
+def size_of(file: Path) -> int | None:
+    """Bytes of a file, None if there is none."""
+    try:
+        return file.stat().st_size
+    except FileNotFoundError:
+        return None
+
+
+def age_of(path: Path) -> float:
+    """Seconds since a change; 0 for what has just gone."""
+    try:
+        return time.time() - path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
+
+
+def removed(file: Path) -> int:
+    """Removes a file that another process may be removing, too, and returns its size."""
+    size = size_of(file)
+    with suppress(FileNotFoundError):
+        os.unlink(file)
+    return size or 0
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Lets one process or thread at a time into a folder that it creates where needed.
+
+    The lock goes with the process that holds it, however that ends. On a file system without locks there is none.
+    """
+    make(folder)
+    descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        _lock(descriptor)
+        yield
+    finally:
+        _unlock(descriptor)
+        os.close(descriptor)
+
+
+@contextmanager
+def explained(what: str, path: Path) -> Iterator[None]:
+    """Turns what the file system refuses into one line for the person who owns it."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{what} {path}: {_reason(error)}") from error
+
+
+def _reason(error: OSError) -> str:
+    where = f" ({error.filename})" if error.filename else ""
+    if error.errno in _FULL:
+        return f"the disk is full ({error.strerror}); free some space and start again, what was finished is kept"
+    if error.errno in _FORBIDDEN:
+        return f"{error.strerror}{where}; a folder that may be read and written is needed"
+    if isinstance(error, NotADirectoryError | FileExistsError):
+        return f"a file is where a folder is needed{where}"
+    return f"{error.strerror or error}{where}"
+
+
+def _lock(descriptor: int) -> None:
+    if sys.platform == "win32":
+        return
+    import fcntl
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    except OSError as error:
+        if error.errno not in _NOT_OFFERED:
+            raise
+
+
+def _unlock(descriptor: int) -> None:
+    """Said, not left to the closing: a child process may have got a copy of the descriptor."""
+    if sys.platform == "win32":
+        return
+    import fcntl
+
+    with suppress(OSError):
+        fcntl.flock(descriptor, fcntl.LOCK_UN)

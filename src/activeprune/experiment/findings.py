@@ -1,0 +1,124 @@
+"""What a run found so far: pure functions of its plan and its store."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from statistics import fmean, stdev
+from typing import Any
+
+from ..core.errors import InputError
+from .plan import RECORD, Plan
+from .steps import Train
+from .store import Store
+
+Row = dict[str, Any]
+
+
+class Rows(list[Row]):
+    """One row a cell and seed: variant, cycle, seed, density, accuracy, best_epoch, failure, key.
+
+    What is missing has accuracy None and failure None; a training that failed says why.
+    """
+
+    def frame(self) -> Any:
+        """As a pandas DataFrame."""
+        try:
+            import pandas  # type: ignore[import-untyped]
+        except ImportError as error:
+            raise InputError("pandas is not installed: pip install pandas") from error
+        return pandas.DataFrame(self)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One cell of a table over its seeds: accuracies are fractions, `std` is the sample standard deviation."""
+
+    variant: str
+    cycle: int
+    density: float | None
+    mean: float | None
+    std: float | None
+    seeds: int  # that have a value
+    values: dict[int, float]
+    missing: list[int]
+    failed: list[int]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON; seeds as text, as JSON wants its keys."""
+        told = asdict(self)
+        return {**told, "values": {str(seed): value for seed, value in self.values.items()}}
+
+
+def rows_of(plan: Plan, store: Store) -> Rows:
+    """All cells of a plan, with what the store has of them."""
+    rows = Rows()
+    for cell in plan.cells:
+        record = _record(store, cell.training.key)
+        rows.append(
+            {
+                "variant": cell.variant,
+                "cycle": cell.cycle,
+                "seed": cell.seed,
+                "density": record.get("density"),
+                "accuracy": record.get("accuracy"),
+                "best_epoch": record.get("best_epoch"),
+                "failure": record.get("failure"),
+                "key": cell.training.key,
+            }
+        )
+    return rows
+
+
+def summaries(rows: Iterable[Row]) -> list[Summary]:
+    """Mean and standard deviation over seeds; failed trainings are never averaged in.
+
+    >>> two = [{"variant": "plain", "cycle": 1, "seed": s, "density": 0.8, "accuracy": a, "failure": None}
+    ...        for s, a in enumerate((0.5, 0.7))]
+    >>> cell = summaries(two)[0]
+    >>> round(cell.mean, 3), round(cell.std, 3), cell.seeds
+    (0.6, 0.141, 2)
+    """
+    grouped: dict[tuple[str, int], list[Row]] = defaultdict(list)
+    for row in rows:
+        grouped[row["variant"], row["cycle"]].append(row)
+    return [_summary(variant, cycle, group) for (variant, cycle), group in grouped.items()]
+
+
+def epoch_lines(plan: Plan, store: Store) -> Iterator[Row]:
+    """One row an epoch of every training of the plan that is in the store."""
+    reports: dict[str, list[str]] = defaultdict(list)
+    for cell in plan.cells:
+        reports[cell.training.key].append(f"{cell.variant}/{cell.cycle}")
+    for step in plan.steps.values():
+        if isinstance(step, Train):
+            for epoch in _record(store, step.key).get("epochs", []):
+                yield {"key": step.key, "seed": step.seed, "reported_as": reports.get(step.key, []), **epoch}
+
+
+def _summary(variant: str, cycle: int, group: list[Row]) -> Summary:
+    values = {row["seed"]: row["accuracy"] for row in group if row["accuracy"] is not None}
+    failed = [row["seed"] for row in group if row["failure"] is not None]
+    missing = [row["seed"] for row in group if row["accuracy"] is None and row["failure"] is None]
+    densities = [row["density"] for row in group if row["density"] is not None]
+    found = list(values.values())
+    return Summary(
+        variant=variant,
+        cycle=cycle,
+        density=densities[0] if densities else None,
+        mean=fmean(found) if found else None,
+        std=stdev(found) if len(found) > 1 else None,
+        seeds=len(found),
+        values=values,
+        missing=missing,
+        failed=failed,
+    )
+
+
+def _record(store: Store, key: str) -> Mapping[str, Any]:
+    if not store.has(key, RECORD):
+        return {}
+    found: dict[str, Any] = json.loads(store.get(key, RECORD))
+    return found

@@ -1,0 +1,105 @@
+"""The graph of steps that a study needs, and which of them a store still lacks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from .chains import Cell, cells
+from .steps import Init, Prune, Step, Train
+from .store import Store
+from .study import Study
+
+RECORD, STATE, MASKS, CHECKPOINT = "record.json", "state.safetensors", "masks.safetensors", "checkpoint.safetensors"
+
+
+@dataclass(frozen=True)
+class Todo:
+    """What a store lacks for a plan: `missing` steps in an order in which they can be done, `ready` ones whose inputs
+    are there, and `blocked` ones that follow a training that failed.
+    """
+
+    missing: tuple[Step, ...]
+    ready: tuple[Step, ...]
+    blocked: tuple[Step, ...]
+
+    def needed(self) -> set[tuple[str, str]]:
+        """The key and the part of everything that the missing steps read."""
+        roles = ((role, used) for step in self.missing for role, used in step.inputs.items())
+        return {(used.key, part_of(role, used)) for role, used in roles}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All steps of a study by key, inputs before what needs them."""
+
+    study: Study
+
+    @cached_property
+    def cells(self) -> tuple[Cell, ...]:
+        """One number of a table each."""
+        return tuple(cells(self.study))
+
+    @cached_property
+    def steps(self) -> dict[str, Step]:
+        """Every step once, however many cells need it."""
+        found: dict[str, Step] = {}
+        for cell in self.cells:
+            for step in _with_inputs(cell.training, found):
+                found[step.key] = step
+        return found
+
+    @property
+    def trainings(self) -> list[Train]:
+        """Whole trainings; the first epochs of one, for a rewind, are not counted."""
+        return [step for step in self.steps.values() if isinstance(step, Train) and step.last is None]
+
+    def todo(self, store: Store) -> Todo:
+        """What is left to do. A finished step needs no input, so nothing before it is asked for."""
+        missing: dict[str, Step] = {}
+        failed: dict[str, bool] = {}
+        for cell in self.cells:
+            self._look(cell.training, (RECORD,), store, missing, failed)
+        blocked = [step for step in missing.values() if failed[step.key]]
+        ready = [
+            step
+            for step in missing.values()
+            if not failed[step.key] and not any(used.key in missing for used in step.inputs.values())
+        ]
+        return Todo(tuple(missing.values()), tuple(ready), tuple(blocked))
+
+    def _look(
+        self, step: Step, parts: tuple[str, ...], store: Store, missing: dict[str, Step], failed: dict[str, bool]
+    ) -> None:
+        """Notes a step and what it lacks, deepest first."""
+        if step.key in missing or isinstance(step, Init):  # weights that a seed gives are made where they are needed
+            return
+        if store.has(step.key, *parts):
+            if step.key not in failed:
+                failed[step.key] = has_failed(step, store)
+            return
+        for role, used in step.inputs.items():
+            self._look(used, (part_of(role, used),), store, missing, failed)
+        missing[step.key] = step
+        failed[step.key] = any(failed.get(used.key, False) for used in step.inputs.values())
+
+
+def part_of(role: str, step: Step) -> str:
+    """The part of a step's result that another needs in some role."""
+    if isinstance(step, Prune):
+        return MASKS
+    return CHECKPOINT if role == "resume" else STATE
+
+
+def has_failed(step: Step, store: Store) -> bool:
+    """Whether a finished training ended in a loss that is no number."""
+    return isinstance(step, Train) and json.loads(store.get(step.key, RECORD))["failure"] is not None
+
+
+def _with_inputs(step: Step, known: dict[str, Step]) -> Iterator[Step]:
+    if step.key not in known:
+        for used in step.inputs.values():
+            yield from _with_inputs(used, known)
+        yield step

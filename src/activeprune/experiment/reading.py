@@ -1,0 +1,135 @@
+"""Studies and trainings as files: YAML with flat keys, each extending another and overriding some."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ..core.errors import InputError, unknown
+from ..training import Training
+from .study import Study
+
+HERE = Path(__file__).parent
+STUDIES, TRAININGS = HERE / "studies", HERE / "trainings"
+
+OF_THE_STUDY = {"rates", "lr_high"}  # of a training these are set by what a retraining is: `retrain`, `lr_high`
+TRAINING_KEYS = set(Training.model_fields) - OF_THE_STUDY
+STUDY_KEYS = set(Study.model_fields) - {"training"}
+KEYS = TRAINING_KEYS | STUDY_KEYS | {"extends", "training"}
+
+
+def read_study(name: str | Path, changes: Mapping[str, Any] | None = None) -> Study:
+    """A study by its name or file, with some keys changed.
+
+    >>> study = read_study("table1", {"seeds": 3, "data.limit": 2000})
+    >>> study.training.network.name, study.training.data.limit, study.seeds
+    ('resnet20', 2000, (0, 1, 2))
+    """
+    values = _resolved(_file(name, (STUDIES, TRAININGS)), ())
+    return _study(_changed(values, changes or {}))
+
+
+def study_names() -> dict[str, str]:
+    """The studies that come with the library, and what each is."""
+    return {path.stem: _about(path) for path in sorted(STUDIES.glob("*.yaml"))}
+
+
+def written(study: Study) -> str:
+    """A study as YAML that reads as the same study."""
+    values = study.model_dump(mode="json", exclude_defaults=True)
+    values.update(values.pop("training"))
+    return yaml.safe_dump(values, sort_keys=False)
+
+
+def assignments(texts: Iterable[str]) -> dict[str, Any]:
+    """Keys and values from "key=value" texts; a value is read as YAML.
+
+    >>> assignments(["lr=0.1", "report_cycles=[1, 2]", "data.path=/tmp"])
+    {'lr': 0.1, 'report_cycles': [1, 2], 'data.path': '/tmp'}
+    """
+    found = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise InputError(f"{text!r} is no assignment: key=value is needed, such as lr=0.1")
+        try:
+            found[key.strip()] = yaml.safe_load(value) if value.strip() else value
+        except yaml.YAMLError as error:
+            raise InputError(f"{key} = {value!r} cannot be read as YAML") from error
+    return found
+
+
+def _study(values: Mapping[str, Any]) -> Study:
+    for key in values:
+        if key not in KEYS:
+            raise unknown("key", key, KEYS)
+    training = Training.read({key: value for key, value in values.items() if key in TRAINING_KEYS})
+    own = {key: value for key, value in values.items() if key in STUDY_KEYS}
+    return Study.read({"training": training, **own})
+
+
+def _changed(values: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """`training` first, since it brings many keys; "data.path" changes one entry of `data`."""
+    if "training" in changes:
+        values = {**values, **_resolved(_file(changes["training"], (TRAININGS,)), ())}
+    values = dict(values)
+    for key, value in changes.items():
+        outer, dot, inner = key.partition(".")
+        if dot and outer in ("data", "network", "method"):
+            before = values.get(outer)
+            values[outer] = {**(before if isinstance(before, Mapping) else {"name": before}), inner: value}
+        elif key != "training":
+            values[key] = value
+    return values
+
+
+def _resolved(path: Path, below: tuple[Path, ...]) -> dict[str, Any]:
+    """The keys of a file on top of those that it extends."""
+    if path in below:
+        raise InputError(f"{path.name} extends itself: {' → '.join(p.stem for p in (*below, path))}")
+    own = _loaded(path)
+    values: dict[str, Any] = {}
+    if "extends" in own:
+        folders = (path.parent, STUDIES, TRAININGS)
+        values = _resolved(_file(str(own.pop("extends")), folders, but=path), (*below, path))
+    if "training" in own:
+        values.update(_resolved(_file(str(own.pop("training")), (path.parent, TRAININGS), but=path), (*below, path)))
+    return {**values, **own}
+
+
+def _loaded(path: Path) -> dict[str, Any]:
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is no YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
+        raise InputError(f"{path} must hold keys and values, such as 'lr: 0.1'")
+    for key in values:
+        if key not in KEYS:
+            raise InputError(f"{path.name}: {unknown('key', key, KEYS)}")
+    return values
+
+
+def _file(name: str | Path, folders: Iterable[Path], but: Path | None = None) -> Path:
+    """The file of a name: a path to one, or one of the library's; never `but` itself."""
+    given = Path(name)
+    if given.suffix in (".yaml", ".yml"):
+        if not given.is_file():
+            raise InputError(f"no such file: {given}")
+        return given.resolve()
+    folders = list(dict.fromkeys(folders))
+    for folder in folders:
+        if (path := folder / f"{name}.yaml").is_file() and path != but:
+            return path
+    known = {path.stem for folder in folders for path in folder.glob("*.yaml")}
+    raise unknown("training" if folders == [TRAININGS] else "study", str(name), known)
+
+
+def _about(path: Path) -> str:
+    first = path.read_text(encoding="utf-8").partition("\n")[0]
+    return first.removeprefix("#").partition(":")[2].strip() or first.removeprefix("#").strip()

@@ -1,0 +1,211 @@
+"""A study, run: everything that it lacks is computed, and what came out is written beside it."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..core.errors import InputError
+from ..training import Epoch
+from .compute import SECONDS_BETWEEN_CHECKPOINTS, Compute
+from .executors import Observer, Outcome, run_here
+from .findings import Rows, epoch_lines, rows_of, summaries
+from .leases import Leases
+from .plan import CHECKPOINT, STATE, Plan, Todo
+from .reading import read_study, written
+from .steps import Step
+from .store import FolderStore
+from .study import Study
+
+LARGE = (STATE, CHECKPOINT)  # parts that need not outlast a study
+STUDY_FILE, RUN_FILE, EPOCHS_FILE, SUMMARY_FILE = "study.yaml", "run.json", "epochs.jsonl", "summary.json"
+
+
+def register(store: Path, out: Path) -> None:
+    """Lets a store know of a run, so that nothing of it is collected while the run's folder is there."""
+    folder = store / "runs"
+    folder.mkdir(parents=True, exist_ok=True)
+    name = hashlib.sha256(os.fsencode(out.resolve())).hexdigest()[:16]
+    (folder / f"{name}.json").write_text(json.dumps({"out": str(out.resolve())}) + "\n", encoding="utf-8")
+
+
+def registered(store: Path) -> list[Run]:
+    """The runs that a store knows of and whose folders are still there."""
+    folders = [Path(json.loads(path.read_text())["out"]) for path in sorted((store / "runs").glob("*.json"))]
+    return [Run.opened(folder) for folder in folders if (folder / RUN_FILE).is_file()]
+
+
+def collect(store: FolderStore, runs: Iterable[Run]) -> int:
+    """Drops the weights that none of these runs, nor any other that the store knows of, still needs; returns bytes."""
+    everyone = {run.out.resolve(): run for run in [*registered(store.root), *runs]}
+    needed = {pair for run in everyone.values() for pair in run.needed()}
+    freed = 0
+    for entry in list(store.list()):
+        for part in LARGE:
+            if part in entry.parts and (entry.key, part) not in needed:
+                freed += store.drop(entry.key, part)
+    return freed
+
+
+def _helper(out: Path) -> subprocess.Popen[bytes]:
+    """Another process that works on the same run."""
+    return subprocess.Popen([sys.executable, "-m", "activeprune.experiment.helper", str(out), str(os.getpid())])
+
+
+class Silent:
+    """An observer that says nothing."""
+
+    def planned(self, todo: Todo) -> None:
+        """Nothing."""
+
+    def started(self, step: Step) -> None:
+        """Nothing."""
+
+    def epoch(self, step: Step, epoch: Epoch, epochs: int) -> None:
+        """Nothing."""
+
+    def finished(self, step: Step, seconds: float) -> None:
+        """Nothing."""
+
+    def trouble(self, line: str) -> None:
+        """Nothing."""
+
+    def close(self) -> None:
+        """Nothing."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A study, the folder of its results, and the store that it shares with others."""
+
+    study: Study
+    out: Path
+    store: FolderStore
+
+    @classmethod
+    def new(
+        cls,
+        study: str | Path,
+        out: str | Path | None = None,
+        store: str | Path | None = None,
+        changes: Mapping[str, Any] | None = None,
+    ) -> Run:
+        """A run in the folder `out` (runs/STUDY); the store is `.store` beside it unless another is named."""
+        chosen = read_study(study, changes)
+        folder = Path(out) if out is not None else Path("runs") / Path(study).stem
+        return cls(chosen, folder, FolderStore(folder.parent / ".store" if store is None else store))
+
+    @classmethod
+    def opened(cls, out: str | Path) -> Run:
+        """A run that was started before."""
+        folder = Path(out)
+        if not (folder / RUN_FILE).is_file():
+            raise InputError(f"{folder} holds no run: activeprune run STUDY --out {folder} starts one")
+        try:
+            told = json.loads((folder / RUN_FILE).read_text(encoding="utf-8"))
+            return cls(read_study(folder / STUDY_FILE), folder, FolderStore(folder / told["store"]))
+        except (OSError, KeyError, json.JSONDecodeError) as error:
+            raise InputError(f"{folder / RUN_FILE} cannot be read: {error}") from error
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The steps of the study."""
+        return Plan(self.study)
+
+    @property
+    def device(self) -> str:
+        """Where it is computed: `auto` is a GPU where there is one."""
+        if self.study.device != "auto":
+            return self.study.device
+        return "cuda" if torch.cuda.is_available() else "cpu"
+
+    def go(
+        self,
+        observer: Observer | None = None,
+        processes: int = 1,
+        seconds_between_checkpoints: float = SECONDS_BETWEEN_CHECKPOINTS,
+    ) -> Outcome:
+        """Computes what is missing; what was there before is found again. `processes` work on it at once."""
+        self.write_study()
+        register(self.store.root, self.out)
+        helpers = [_helper(self.out) for _ in range(processes - 1)]
+        try:
+            return self.work(observer or Silent(), seconds_between_checkpoints)
+        finally:
+            for helper in helpers:
+                helper.terminate()
+            for helper in helpers:
+                helper.wait()
+            self.write_records()
+
+    def work(self, observer: Observer, seconds_between_checkpoints: float = SECONDS_BETWEEN_CHECKPOINTS) -> Outcome:
+        """Computes in this process, beside others that may do the same.
+
+        A CPU training runs in one thread: its bits then depend neither on the machine's cores nor on who else works.
+        """
+        root = self.store.root
+        if self.device == "cpu":
+            torch.set_num_threads(1)
+        compute = Compute(self.store, root / "checkpoints", self.device, 0, seconds_between_checkpoints)
+
+        def tidy() -> None:
+            if self.study.keep != "all":
+                collect(self.store, [self])
+
+        return run_here(self.plan, self.store, compute, Leases(root), observer, tidy)
+
+    def needed(self) -> set[tuple[str, str]]:
+        """The large parts of the store that this run keeps: all, what one more cycle would need, or what is left."""
+        if self.study.keep == "all":
+            return {(key, part) for key in self.plan.steps for part in LARGE}
+        plan = self.plan
+        if self.study.keep == "frontier":
+            one_more = {"cycles": self.study.cycles + 1, "report_cycles": (*self.study.reported, self.study.cycles + 1)}
+            plan = Plan(Study(**{**dict(self.study), **one_more}))
+        return plan.todo(self.store).needed()
+
+    def rows(self) -> Rows:
+        """What was found so far, one row a cell and seed."""
+        return rows_of(self.plan, self.store)
+
+    def write_study(self) -> None:
+        """The study as it is run, and where its store is, so that the folder says what it is."""
+        store = os.path.relpath(self.store.root, self.out)
+        self._write(STUDY_FILE, written(self.study))
+        self._write(RUN_FILE, json.dumps({"store": store}) + "\n")
+
+    def write_records(self) -> None:
+        """One line an epoch and one summary, from what is in the store."""
+        lines = [json.dumps(line, sort_keys=True) for line in epoch_lines(self.plan, self.store)]
+        self._write(EPOCHS_FILE, "".join(f"{line}\n" for line in lines))
+        cells = [cell.as_dict() for cell in summaries(self.rows())]
+        self._write(SUMMARY_FILE, json.dumps({"cells": cells}, indent=1) + "\n")
+
+    def write_csv(self) -> Path:
+        """The rows as a table for other programs."""
+        path = self.out / "rows.csv"
+        with path.open("w", newline="", encoding="utf-8") as file:
+            table = csv.DictWriter(file, ["variant", "cycle", "seed", "density", "accuracy", "best_epoch", "key"])
+            table.writeheader()
+            table.writerows({name: row[name] for name in table.fieldnames} for row in self.rows())
+        return path
+
+    def _write(self, name: str, text: str) -> None:
+        try:
+            self.out.mkdir(parents=True, exist_ok=True)
+            part = self.out / f".{name}.{os.getpid()}.part"
+            part.write_text(text, encoding="utf-8")
+            part.replace(self.out / name)
+        except OSError as error:
+            raise InputError(f"{self.out / name} cannot be written: {error.strerror}") from error

@@ -1,0 +1,125 @@
+"""The steps of a study: data, not closures. Each has a key that is known before anything has run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import MISSING, dataclass, fields
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+from ..core.methods import Scope
+from ..data import fingerprint
+from ..training import Training
+
+KEY_DIGITS = 32
+
+
+@dataclass(frozen=True)
+class Step:
+    """A pure function's name and arguments.
+
+    Its key is a hash of its kind, that kind's version, the fields that differ from their defaults, and the keys of the
+    steps among them. Where data are, and which device computes, are not in it.
+    """
+
+    version: ClassVar[int] = 1  # counted up when the same arguments give another result
+
+    @property
+    def kind(self) -> str:
+        """Its name in keys and in the store."""
+        return type(self).__name__.lower()
+
+    @cached_property
+    def key(self) -> str:
+        """32 hexadecimal digits."""
+        told = json.dumps([self.kind, self.version, self._told()], sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(told.encode()).hexdigest()[:KEY_DIGITS]
+
+    @property
+    def inputs(self) -> dict[str, Step]:
+        """The steps that it needs, by role."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in values.items() if isinstance(value, Step)}
+
+    def _told(self) -> dict[str, Any]:
+        told = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.default is MISSING or value != field.default:
+                told[field.name] = _plain(value)
+        return told
+
+
+@dataclass(frozen=True)
+class Init(Step):
+    """The weights of a cycle, drawn from (seed, "init", cycle)."""
+
+    training: Training
+    seed: int
+    cycle: int
+
+    def _told(self) -> dict[str, Any]:
+        """Of the training only what the network is: other learning rates start from the same weights."""
+        told = identity(self.training)
+        network: dict[str, Any] = {key: told[key] for key in ("network", "init", "resolution") if key in told}
+        return {"seed": self.seed, "cycle": self.cycle, "data": told["data"]["name"], **network}
+
+
+@dataclass(frozen=True)
+class Train(Step):
+    """A training from a state, under masks, over some epochs."""
+
+    training: Training
+    seed: int
+    start: Init | Train
+    masks: Prune | None = None  # None: dense
+    first: int = 0
+    last: int | None = None
+    resume: Train | None = None  # goes on where that one stopped, optimiser and all: the same result, sooner
+
+    def _told(self) -> dict[str, Any]:
+        return {name: value for name, value in super()._told().items() if name != "resume"}
+
+
+@dataclass(frozen=True)
+class Prune(Step):
+    """One pruning of a network: method X removes its share, AP its own.
+
+    `mode` cycle: X and then AP. `solo`: all by AP's metric. `end`: AP alone, q of what is alive.
+    """
+
+    training: Training
+    seed: int
+    cycle: int
+    trained: Init | Train
+    start: Init | Train | None  # what AP measures movement from; None without AP
+    masks: Prune | None  # before; None: dense
+    method: str
+    p: float
+    q: float = 0.0
+    options: tuple[tuple[str, Any], ...] = ()
+    rule: str = "ap"
+    scope: Scope | None = None
+    score_batches: int | None = None
+    include: tuple[str, ...] | None = None
+    exclude: tuple[str, ...] | None = None
+    mode: Literal["cycle", "solo", "end"] = "cycle"
+
+
+def identity(training: Training) -> dict[str, Any]:
+    """What distinguishes a training: its settings that are not the default, without where the data are.
+
+    An image folder is what is in it: names and sizes of its files.
+    """
+    told: dict[str, Any] = training.model_dump(mode="json", exclude_defaults=True)
+    path = told["data"].pop("path", None)
+    if training.data.name == "imagefolder" and path is not None:
+        told["data"]["content"] = fingerprint(path)
+    return told
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Step):
+        return value.key
+    return identity(value) if isinstance(value, Training) else value

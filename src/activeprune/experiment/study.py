@@ -1,0 +1,145 @@
+"""A study: one training, a method, its variants, and how often and how far to prune."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from ..core.activation import RULES
+from ..core.budget import Budget
+from ..core.errors import InputError, unknown
+from ..core.methods import METHODS, Chain, Scope
+from ..training import Training
+from ..training.settings import Choice, Count, Number, Positive, Settings
+
+Variant = Literal["plain", "plain_rewind", "ap_lite", "ap_pro", "ap_lite_literal", "no_rewind", "solo"]
+Retrain = Literal["full", "finetune", "s_cyc"]
+Whole = Annotated[int, Field(strict=True, ge=0)]
+
+WITHOUT_AP = ("plain", "plain_rewind")
+IMP_REWIND_EPOCH = 6  # the paper's
+
+
+class MethodChoice(Choice):
+    """A method by name and its options: `lamp`, or `{name: obd, probes: 64}`."""
+
+    @classmethod
+    def known_options(cls, name: str) -> Mapping[str, Any]:
+        """Of a method."""
+        return METHODS[name].options
+
+    @model_validator(mode="after")
+    def _options_fit(self) -> Self:
+        METHODS[self.name].check_options(dict(self.options))
+        return self
+
+
+def _seeds(value: Any) -> Any:
+    return tuple(range(value)) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _several(value: Any) -> Any:
+    return (value,) if isinstance(value, (str, int)) and not isinstance(value, bool) else value
+
+
+class Study(Settings):
+    """Everything that a run computes."""
+
+    training: Training
+    method: MethodChoice = MethodChoice(name="global_magnitude")
+    variants: Annotated[tuple[Variant, ...], BeforeValidator(_several)] = ("plain", "ap_lite", "ap_pro")
+    chain: Chain | None = None
+    """By default the only one that the method is defined for, else reinit."""
+    p: Number = 0.20
+    """Share of the alive weights that a cycle removes."""
+    q: Number = 0.02
+    """AP's part of p."""
+    cycles: Count = 1
+    report_cycles: Annotated[tuple[Count, ...], BeforeValidator(_several)] | None = None
+    """Cycles whose networks are retrained and reported; by default all."""
+    seeds: Annotated[tuple[Whole, ...], BeforeValidator(_seeds)] = (0,)
+    """A number of seeds, or a list of them."""
+
+    rule: str = "ap"
+    scope: Scope | None = None
+    """By default the method's."""
+    score_batches: Count | None = None
+    """By default as many as the method asks for."""
+    include: Annotated[tuple[str, ...], BeforeValidator(_several)] | None = None
+    exclude: Annotated[tuple[str, ...], BeforeValidator(_several)] | None = None
+    rewind_epoch: Whole | None = None
+    """Of chain rewind; by default 6 with imp and 0 otherwise."""
+    movement_from: Literal["start", "rewind"] = "start"
+    """Whether AP measures movement from the run's initialisation or from the state at rewind_epoch."""
+    retrain: Retrain = "full"
+    """The learning rates of a retraining that starts from trained weights."""
+    lr_high: Positive | None = None
+    """Of retrain s_cyc."""
+
+    device: str = "auto"
+    """auto, cpu, cuda, cuda:1, mps: where it is computed, not what."""
+    keep: Literal["all", "frontier", "records"] = "all"
+    """Which weights stay in the store: all, those that a later step needs, or none once nothing needs them."""
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        self._check_counts()
+        known = METHODS[self.method.name]
+        if known.chain is not None and self.chain not in (None, known.chain):
+            raise InputError(f"chain = {self.chain}: method {self.method.name} is defined for {known.chain} alone")
+        if self.chain == "at_init" and known.chain != "at_init":
+            raise InputError(f"chain = at_init: method {self.method.name} needs trained weights")
+        wrong = [variant for variant in self.variants if variant != "plain"]
+        if self.which_chain == "at_init" and wrong:
+            raise InputError(f"variants = {wrong[0]}: nothing has moved before a training, only plain is possible")
+        if self.which_chain != "rewind" and (self.rewind_epoch or self.movement_from == "rewind"):
+            raise InputError(f"rewind_epoch and movement_from belong to chain rewind, not to {self.which_chain}")
+        if dict(self.training.network.options).get("pretrained") and self.which_chain == "reinit":
+            raise InputError("pretrained weights and chain = reinit: drawing new ones would discard them")
+        if (self.retrain == "s_cyc") != (self.lr_high is not None):
+            raise InputError(f"lr_high = {self.lr_high}: retrain = s_cyc needs it, and nothing else does")
+        if self.retrain != "full" and (self.which_chain not in ("reinit", "continue") or "plain" not in self.variants):
+            raise InputError(
+                f"retrain = {self.retrain}: only plain under reinit or continue goes on from trained weights"
+            )
+        if self.rule not in RULES:
+            raise unknown("rule", self.rule, RULES)
+        return self
+
+    def _check_counts(self) -> None:
+        Budget(self.p, self.q)
+        if not self.p:
+            raise InputError("p = 0: a cycle must remove something")
+        if not self.q and (needs := [variant for variant in self.variants if variant not in (*WITHOUT_AP, "solo")]):
+            raise InputError(f"q = 0: variant {needs[0]} needs a share for AP")
+        for key, values in (("variants", self.variants), ("seeds", self.seeds), ("report_cycles", self.reported)):
+            if not values or len(set(values)) != len(values):
+                raise InputError(f"{key} = {list(values)}: at least one, and none twice")
+        if max(self.reported) > self.cycles:
+            raise InputError(f"report_cycles = {list(self.reported)}: there are {self.cycles} cycles")
+
+    @property
+    def which_chain(self) -> Chain:
+        """The chain that was chosen, or the method's, or reinit."""
+        return self.chain or METHODS[self.method.name].chain or "reinit"
+
+    @property
+    def reported(self) -> tuple[int, ...]:
+        """The cycles to report, in order."""
+        return tuple(sorted(self.report_cycles)) if self.report_cycles else tuple(range(1, self.cycles + 1))
+
+    @property
+    def from_epoch(self) -> int:
+        """Where a rewound training starts."""
+        if self.rewind_epoch is not None:
+            return self.rewind_epoch
+        return IMP_REWIND_EPOCH if self.method.name == "imp" else 0
+
+    @property
+    def retraining(self) -> Training:
+        """The training that goes on from trained weights."""
+        if self.retrain == "full":
+            return self.training
+        return Training(**{**dict(self.training), "rates": self.retrain, "lr_high": self.lr_high})

@@ -1,0 +1,126 @@
+"""How a run shows itself: a live line on a terminal, one line an epoch in a log."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TextIO
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from .experiment.executors import Observer
+from .experiment.plan import Todo
+from .experiment.runs import Silent
+from .experiment.steps import Prune, Step, Train
+from .training import Epoch
+
+
+def observer(quiet: bool, file: TextIO = sys.stderr) -> Observer:
+    """For a terminal, for a log, or for nobody."""
+    if quiet:
+        return Silent()
+    return Terminal(file) if file.isatty() else Log(file)
+
+
+class Log:
+    """One line an epoch and one a step."""
+
+    def __init__(self, file: TextIO) -> None:
+        self.file = file
+        self.left = 0
+        self.total: int | None = None
+
+    def planned(self, todo: Todo) -> None:
+        """Counts what is left; the first time, says it."""
+        self.left = len(todo.missing) - len(todo.blocked)
+        if self.total is None:
+            self.total = self.left
+            self._say(f"{self.left} steps to do")
+
+    def started(self, step: Step) -> None:
+        """Nothing: the first epoch says it."""
+
+    def epoch(self, step: Step, epoch: Epoch, epochs: int) -> None:
+        """Loss and accuracies of an epoch."""
+        self._say(f"{described(step)}  {epoch_line(epoch, epochs)}")
+
+    def finished(self, step: Step, seconds: float) -> None:
+        """A step and how long it took."""
+        self._say(f"{described(step)}  done in {seconds:.1f} s, {self.left - 1} left")
+
+    def trouble(self, line: str) -> None:
+        """Something was damaged."""
+        self._say(line)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _say(self, line: str) -> None:
+        print(line, file=self.file, flush=True)
+
+
+class Terminal(Log):
+    """One line that changes: overall, current step, epoch, speed and time left."""
+
+    def __init__(self, file: TextIO) -> None:
+        super().__init__(file)
+        self.console = Console(file=file)
+        self.live = Live(console=self.console, refresh_per_second=4, transient=True)
+        self.live.start()
+        self.began = time.monotonic()
+        self.step = ""
+
+    def started(self, step: Step) -> None:
+        """Shows which step begins."""
+        self.step = described(step)
+        self._show("")
+
+    def epoch(self, step: Step, epoch: Epoch, epochs: int) -> None:
+        """Shows the epoch."""
+        self._show(epoch_line(epoch, epochs))
+
+    def finished(self, step: Step, seconds: float) -> None:
+        """Nothing: the next step shows that this one is done."""
+
+    def close(self) -> None:
+        """Gives the terminal back."""
+        self.live.stop()
+
+    def _say(self, line: str) -> None:
+        self.console.print(line, highlight=False)
+
+    def _show(self, line: str) -> None:
+        total = self.total or 0
+        done = total - self.left
+        spent = time.monotonic() - self.began
+        left = f", about {clock(spent / done * self.left)} left" if done else ""
+        self.live.update(Text(f"[{done}/{total} steps{left}] {self.step} {line}", overflow="ellipsis", no_wrap=True))
+
+
+def described(step: Step) -> str:
+    """A step in a few words."""
+    if isinstance(step, Prune):
+        return f"seed {step.seed} cycle {step.cycle} prune ({step.method}{', AP' if step.q else ''})"
+    if isinstance(step, Train):
+        under = "dense" if step.masks is None else f"after cycle {step.masks.cycle}"
+        return f"seed {step.seed} train {under}"
+    return step.kind
+
+
+def epoch_line(epoch: Epoch, epochs: int) -> str:
+    """An epoch in a few words."""
+    accuracies = f"validation {epoch.validation_accuracy:.2%} test {epoch.test_accuracy:.2%}"
+    return f"epoch {epoch.epoch + 1}/{epochs} loss {epoch.train_loss:.4f} {accuracies}"
+
+
+def clock(seconds: float) -> str:
+    """Hours, minutes and seconds.
+
+    >>> clock(75), clock(3700)
+    ('1:15', '1:01:40')
+    """
+    minutes, second = divmod(round(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"

@@ -1,0 +1,54 @@
+"""Runs a study again and again, each time killed at another moment, until it is done: `python -m … OUT SEED KILLS`.
+
+The timer's signal ends a process at once, as `kill -9` does: nothing is cleaned up. Children are forked, so that they
+need not import torch anew; this process itself computes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import time
+
+import torch
+
+from activeprune.experiment.runs import Run
+
+CHANGES = {"epochs": "2ep", "cycles": 2, "variants": ["plain", "ap_lite", "ap_pro"]}
+
+
+def attempt(out: str, seconds: float | None) -> tuple[bool, float]:
+    """Whether the run got to its end before the timer, and how long it took."""
+    began = time.monotonic()
+    child = os.fork()
+    if child == 0:
+        if seconds is not None:
+            signal.setitimer(signal.ITIMER_REAL, seconds)
+        Run.new("smoke", out, changes=CHANGES).go(seconds_between_checkpoints=0.0)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    if not os.WIFSIGNALED(status) and os.WEXITSTATUS(status):
+        sys.exit("a child failed by itself")
+    return not os.WIFSIGNALED(status), time.monotonic() - began
+
+
+def main() -> None:
+    out, seed, kills = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    torch.set_num_threads(1)
+    Run.new("smoke", f"{out}/reference/run", changes=CHANGES).study.training.feed(0)  # imports what loads the data
+    _, whole = attempt(f"{out}/reference/run", None)
+    draw = random.Random(seed)
+    done, killed = False, 0
+    while killed < kills:
+        if done:  # there are more moments to try: once more from an empty store
+            os.rename(f"{out}/killed", f"{out}/killed-{killed}")
+        done, _ = attempt(f"{out}/killed/run", draw.uniform(0.0, whole))
+        killed += not done
+    attempt(f"{out}/killed/run", None)
+    print(killed)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,194 @@
+"""Which trainings a study consists of, against counts and chains worked out by hand."""
+
+import pytest
+
+from activeprune.experiment.plan import Plan
+from activeprune.experiment.steps import Init, Prune, Step, Train
+from activeprune.experiment.study import Study
+from activeprune.training import Training
+
+TRAINING = Training(network="resnet8", data="digits", lr=0.1, epochs="10ep", batch=32)
+BRANCHES = ("ap_lite", "no_rewind", "solo")
+
+
+def study(**keys) -> Study:
+    return Study.read({"training": TRAINING, **keys})
+
+
+def plan(**keys) -> Plan:
+    return Plan(study(**keys))
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 13])
+@pytest.mark.parametrize(
+    ("chain", "variant", "count"),
+    [
+        # reinit: n trainings of the trunk and n retrainings, whatever the variant
+        *(("reinit", v, lambda n: 2 * n) for v in ("plain", "plain_rewind", "ap_pro", "ap_lite_literal", *BRANCHES)),
+        # rewind: the trunk's retraining is its next training; branches are leaves off T_1 … T_n
+        *(("rewind", v, lambda n: n + 1) for v in ("plain", "plain_rewind", "ap_pro")),
+        *(("rewind", v, lambda n: 2 * n) for v in ("ap_lite_literal", *BRANCHES)),
+        # continue: the same, but plain_rewind is no longer plain's own retraining
+        *(("continue", v, lambda n: n + 1) for v in ("plain", "ap_pro")),
+        *(("continue", v, lambda n: 2 * n) for v in ("plain_rewind", "ap_lite_literal", *BRANCHES)),
+    ],
+)
+def test_trainings_of_one_variant(chain: str, variant: str, count, n: int) -> None:
+    assert len(plan(chain=chain, variants=[variant], cycles=n).trainings) == count(n)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 13])
+def test_trainings_of_the_papers_three_variants(n: int) -> None:
+    three = ["plain", "ap_lite", "ap_pro"]
+    assert len(plan(variants=three, cycles=n).trainings) == 5 * n - 2
+    assert len(plan(variants=[*three, "plain_rewind"], cycles=n).trainings) == 6 * n - 2
+    assert len(plan(variants=three, cycles=n, chain="rewind").trainings) == 3 * n
+    assert len(plan(variants=[*three, "plain_rewind"], cycles=n, chain="rewind").trainings) == 3 * n
+    assert len(plan(variants=three, cycles=n, chain="continue").trainings) == 3 * n
+    assert len(plan(variants=three, cycles=n, method="imp").trainings) == 3 * n  # the first epochs are not counted
+    assert len(plan(variants=three, cycles=n, seeds=4).trainings) == 4 * (5 * n - 2)
+
+
+def test_trainings_of_table_1() -> None:
+    reported = [2, 4, 5, 6, 9, 11, 13]
+    three = ["plain", "ap_lite", "ap_pro"]
+    assert len(plan(variants=three, cycles=13, report_cycles=reported).trainings) == 46
+    assert len(plan(variants=[*three, "plain_rewind"], cycles=13, report_cycles=reported).trainings) == 53
+
+
+@pytest.mark.parametrize("n", [1, 4])
+def test_pruning_before_training(n: int) -> None:
+    found = plan(method="synflow", variants=["plain"], cycles=n)
+    assert len(found.trainings) == n + 1  # and the dense one
+    prunings = [step for step in found.steps.values() if isinstance(step, Prune)]
+    assert len(prunings) == n
+    assert all(step.trained == Init(TRAINING, 0, 1) for step in prunings)
+    assert all(isinstance(step.start, Init) and step.start.cycle == 1 for step in found.trainings)
+
+
+def cells(found: Plan) -> dict[tuple[str, int], Train]:
+    return {(cell.variant, cell.cycle): cell.training for cell in found.cells}
+
+
+def test_reinit_step_by_step() -> None:
+    """i_k trains T_k under m_{k-1}; plain goes on from θ*_k, everyone else from i_k again."""
+    everyone = ["plain", "plain_rewind", "ap_lite", "ap_pro", "no_rewind", "solo", "ap_lite_literal"]
+    found = cells(plan(variants=everyone, cycles=2))
+    i1, i2 = Init(TRAINING, 0, 1), Init(TRAINING, 0, 2)
+    t1 = Train(TRAINING, 0, i1)
+    m1 = Prune(TRAINING, 0, 1, t1, None, None, "global_magnitude", 0.2)
+    t2 = Train(TRAINING, 0, i2, m1)
+    m2 = Prune(TRAINING, 0, 2, t2, None, m1, "global_magnitude", 0.2)
+    assert {training.key for (_, cycle), training in found.items() if cycle == 0} == {t1.key}
+    assert found["plain", 1].key == Train(TRAINING, 0, t1, m1).key
+    assert found["plain", 2].key == Train(TRAINING, 0, t2, m2).key
+    assert found["plain_rewind", 2].key == Train(TRAINING, 0, i2, m2).key
+    lite = Prune(TRAINING, 0, 2, t2, i2, m1, "global_magnitude", 0.2, 0.02)
+    assert found["ap_lite", 2].key == Train(TRAINING, 0, i2, lite).key
+    assert found["no_rewind", 2].key == Train(TRAINING, 0, t2, lite).key
+    solo = Prune(TRAINING, 0, 2, t2, i2, m1, "global_magnitude", 0.2, mode="solo")
+    assert found["solo", 2].key == Train(TRAINING, 0, i2, solo).key
+    pro1 = Prune(TRAINING, 0, 1, t1, i1, None, "global_magnitude", 0.2, 0.02)
+    pro_t2 = Train(TRAINING, 0, i2, pro1)
+    pro2 = Prune(TRAINING, 0, 2, pro_t2, i2, pro1, "global_magnitude", 0.2, 0.02)
+    assert found["ap_pro", 1].key == found["ap_lite", 1].key == Train(TRAINING, 0, i1, pro1).key
+    assert found["ap_pro", 2].key == Train(TRAINING, 0, i2, pro2).key
+    low1 = Prune(TRAINING, 0, 1, t1, None, None, "global_magnitude", 0.18)
+    low_t2 = Train(TRAINING, 0, i2, low1)
+    low2 = Prune(TRAINING, 0, 2, low_t2, None, low1, "global_magnitude", 0.18)
+    end = Prune(TRAINING, 0, 2, low_t2, i2, low2, "global_magnitude", 0.0, 0.02, mode="end")
+    assert found["ap_lite_literal", 2].key == Train(TRAINING, 0, i2, end).key
+
+
+def test_rewind_step_by_step() -> None:
+    """Everything after cycle 1 starts from the state at the rewind epoch, with schedule and data from there on."""
+    found = cells(plan(variants=["plain", "ap_lite", "ap_pro", "no_rewind"], cycles=2, method="imp", rewind_epoch=3))
+    i1 = Init(TRAINING, 0, 1)
+    early = Train(TRAINING, 0, i1, last=3)
+    t1 = Train(TRAINING, 0, i1)
+    assert found["plain", 0].key == t1.key
+    assert found["plain", 0].resume == early
+    m1 = Prune(TRAINING, 0, 1, t1, None, None, "imp", 0.2)
+    t2 = Train(TRAINING, 0, early, m1, first=3)
+    assert found["plain", 1].key == t2.key
+    m2 = Prune(TRAINING, 0, 2, t2, None, m1, "imp", 0.2)
+    assert found["plain", 2].key == Train(TRAINING, 0, early, m2, first=3).key
+    lite = Prune(TRAINING, 0, 2, t2, i1, m1, "imp", 0.2, 0.02)  # movement from the initialisation
+    assert found["ap_lite", 2].key == Train(TRAINING, 0, early, lite, first=3).key
+    assert found["no_rewind", 2].key == Train(TRAINING, 0, t2, lite).key
+    moved = cells(plan(variants=["ap_lite"], cycles=2, method="imp", rewind_epoch=3, movement_from="rewind"))
+    other = Prune(TRAINING, 0, 2, t2, early, m1, "imp", 0.2, 0.02)
+    assert moved["ap_lite", 2].key == Train(TRAINING, 0, early, other, first=3).key
+
+
+def test_continue_step_by_step() -> None:
+    """Plain goes on and on; AP and plain_rewind go back to where the cycle's training started."""
+    found = cells(plan(variants=["plain", "plain_rewind", "ap_lite", "ap_pro"], cycles=2, chain="continue"))
+    i1 = Init(TRAINING, 0, 1)
+    t1 = Train(TRAINING, 0, i1)
+    m1 = Prune(TRAINING, 0, 1, t1, None, None, "global_magnitude", 0.2)
+    t2 = Train(TRAINING, 0, t1, m1)
+    m2 = Prune(TRAINING, 0, 2, t2, None, m1, "global_magnitude", 0.2)
+    assert found["plain", 1].key == t2.key
+    assert found["plain", 2].key == Train(TRAINING, 0, t2, m2).key
+    assert found["plain_rewind", 2].key == Train(TRAINING, 0, t1, m2).key
+    lite = Prune(TRAINING, 0, 2, t2, t1, m1, "global_magnitude", 0.2, 0.02)
+    assert found["ap_lite", 2].key == Train(TRAINING, 0, t1, lite).key
+    pro1 = Prune(TRAINING, 0, 1, t1, i1, None, "global_magnitude", 0.2, 0.02)
+    p1 = Train(TRAINING, 0, i1, pro1)
+    pro2 = Prune(TRAINING, 0, 2, p1, i1, pro1, "global_magnitude", 0.2, 0.02)
+    assert found["ap_pro", 2].key == Train(TRAINING, 0, i1, pro2).key
+
+
+def test_a_retraining_from_trained_weights_may_have_rates_of_its_own() -> None:
+    found = cells(plan(variants=["plain", "plain_rewind", "no_rewind"], retrain="finetune"))
+    assert found["plain", 1].training.rates == "finetune"
+    assert found["plain_rewind", 1].training == found["no_rewind", 1].training == TRAINING
+    high = cells(plan(variants=["plain"], retrain="s_cyc", lr_high=0.3, chain="continue", cycles=2))
+    assert [high["plain", k].training.lr_high for k in (0, 1, 2)] == [None, 0.3, 0.3]
+
+
+def test_more_cycles_seeds_and_variants_find_all_earlier_work_again() -> None:
+    small = plan(variants=["plain"], cycles=2, seeds=[0])
+    large = plan(variants=["plain", "ap_pro"], cycles=4, seeds=[0, 1])
+    assert set(small.steps) < set(large.steps)
+
+
+def test_what_is_not_identity_does_not_change_a_key() -> None:
+    here, there = (
+        Plan(study(training=TRAINING.model_copy(update={"data": TRAINING.data.model_copy(update={"path": path})})))
+        for path in (None, "/elsewhere")
+    )
+    assert set(here.steps) == set(there.steps)
+    assert set(plan(device="cuda", keep="records").steps) == set(plan().steps)
+    assert not set(plan(p=0.3).steps) >= set(plan().steps)
+
+
+def test_a_learning_rate_changes_trainings_but_not_where_they_start() -> None:
+    other = TRAINING.model_copy(update={"lr": 0.2})
+    assert Init(TRAINING, 0, 1).key == Init(other, 0, 1).key != Init(TRAINING, 1, 1).key
+    assert Train(TRAINING, 0, Init(TRAINING, 0, 1)).key != Train(other, 0, Init(other, 0, 1)).key
+
+
+def test_inputs_come_before_what_needs_them() -> None:
+    seen: set[str] = set()
+    for step in plan(variants=["plain", "ap_pro", "ap_lite"], cycles=3, seeds=2).steps.values():
+        assert all(used.key in seen for used in step.inputs.values())
+        seen.add(step.key)
+
+
+def test_keys_are_the_same_for_ever() -> None:
+    """Recorded: a default that changes, or a field that is renamed, would orphan every result."""
+    t1 = Train(TRAINING, 0, Init(TRAINING, 0, 1))
+    steps: list[Step] = [
+        Init(TRAINING, 0, 1),
+        t1,
+        Prune(TRAINING, 0, 1, t1, Init(TRAINING, 0, 1), None, "global_magnitude", 0.2, 0.02),
+        Train(TRAINING, 0, t1, Prune(TRAINING, 0, 1, t1, None, None, "lamp", 0.2), first=2),
+    ]
+    assert [step.key for step in steps] == [
+        "e9c48e41b4f647e2cd658db9503f9234",
+        "f89806853558d8172d874d67ee454c1e",
+        "c2c86a931ef47f3900c8c0a3e4182439",
+        "c4bbed038046d0d19cdbfdf5e9eb426e",
+    ]

@@ -1,0 +1,283 @@
+"""A study from beginning to end: the same results however often it is interrupted, and whoever works on it."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import activeprune as ap
+from activeprune.experiment.findings import summaries
+from activeprune.experiment.plan import RECORD, STATE
+from activeprune.experiment.runs import Run, Silent, collect
+from activeprune.experiment.steps import Prune, Step, Train
+
+TINY = {"variants": ["plain", "ap_lite"], "cycles": 1}
+ROOT = Path(__file__).parent.parent.parent
+
+
+def contents(store: Path) -> dict[str, bytes]:
+    """Everything that is promised to the byte: all but provenance."""
+    found = (path for path in (store / "objects").rglob("*") if path.is_file() and not path.name.startswith("."))
+    return {str(path.relative_to(store)): path.read_bytes() for path in found if path.name != "provenance.json"}
+
+
+class Counting(Silent):
+    """Notes what is computed."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+
+    def finished(self, step: Step, seconds: float) -> None:
+        self.steps.append(step)
+
+
+def go(folder: Path, **changes) -> tuple[Run, Counting]:
+    run = Run.new("smoke", folder / "run", changes={**TINY, **changes})
+    counting = Counting()
+    run.go(counting)
+    return run, counting
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("finished")
+    go(folder)
+    return folder
+
+
+def copied(finished: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(finished, tmp_path / "copy")
+
+
+def test_a_run_fills_its_table(finished: Path) -> None:
+    run = Run.opened(finished / "run")
+    rows = run.rows()
+    assert [(row["variant"], row["cycle"]) for row in rows] == [
+        ("plain", 0), ("plain", 1), ("ap_lite", 0), ("ap_lite", 1),
+    ]  # fmt: skip
+    assert all(0 <= row["accuracy"] <= 1 for row in rows)
+    assert rows[0]["accuracy"] == rows[2]["accuracy"]
+    densities = {row["cycle"]: row["density"] for row in rows}
+    total = sum(mask.numel() for mask in ap.Masks.dense(ap.build("resnet8", in_channels=1)).values())
+    assert densities == {0: 1.0, 1: (total - int(0.2 * total + 0.5)) / total}
+    assert not run.plan.todo(run.store).missing
+
+
+def test_the_same_command_again_computes_nothing(finished: Path, tmp_path: Path) -> None:
+    folder = copied(finished, tmp_path)
+    before = contents(folder / ".store")
+    _, counting = go(folder)
+    assert counting.steps == []
+    assert contents(folder / ".store") == before
+
+
+def test_more_seeds_compute_only_what_is_new(finished: Path, tmp_path: Path) -> None:
+    run, counting = go(copied(finished, tmp_path), seeds=2)
+    assert {step.seed for step in counting.steps} == {1}
+    assert [cell.seeds for cell in summaries(run.rows())] == [2, 2, 2, 2]
+
+
+def test_two_stores_hold_the_same_bytes(finished: Path, tmp_path: Path) -> None:
+    go(tmp_path)
+    assert contents(tmp_path / ".store") == contents(finished / ".store")
+
+
+def test_what_is_damaged_is_computed_again_and_comes_out_the_same(finished: Path, tmp_path: Path) -> None:
+    folder = copied(finished, tmp_path)
+    before = contents(folder / ".store")
+    run = Run.opened(folder / "run")
+    reported = [cell.training.key for cell in run.plan.cells if cell.cycle]
+    for key, part in zip(reported, (STATE, RECORD), strict=True):
+        path = next((folder / ".store" / "objects").rglob(f"{key}/{part}"))
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 1
+        path.write_bytes(content)
+    assert len(run.store.verify()) == 2
+    _, counting = go(folder)
+    assert {step.key for step in counting.steps} == set(reported)
+    assert contents(folder / ".store") == before
+
+
+def test_damage_that_is_met_on_the_way_does_not_stop_a_run(finished: Path, tmp_path: Path) -> None:
+    """A state whose record is fine, but which another step must read."""
+    folder = copied(finished, tmp_path)
+    before = contents(folder / ".store")
+    run = Run.opened(folder / "run")
+    pruning = next(step for step in run.plan.steps.values() if isinstance(step, Prune))
+    run.store.remove(pruning.key)
+    for cell in run.plan.cells:
+        if cell.cycle:
+            run.store.remove(cell.training.key)
+    state = next((folder / ".store" / "objects").rglob(f"{pruning.trained.key}/{STATE}"))
+    state.write_bytes(state.read_bytes()[:-1] + b"?")
+    _, counting = go(folder)
+    assert pruning.trained.key in {step.key for step in counting.steps}
+    assert contents(folder / ".store") == before
+
+
+def test_several_processes_share_the_work(finished: Path, tmp_path: Path) -> None:
+    run = Run.new("smoke", tmp_path / "run", changes=TINY)
+    run.go(processes=2)
+    assert contents(tmp_path / ".store") == contents(finished / ".store")
+
+
+def test_a_step_that_another_process_holds_is_left_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other process is this test: it computes the step while the run waits for it."""
+    run = Run.new("smoke", tmp_path / "run", changes=TINY)
+    other = Run.new("smoke", tmp_path / "run", changes=TINY)
+    from activeprune.experiment import executors
+    from activeprune.experiment.leases import Leases
+
+    first = run.plan.todo(run.store).ready[0]
+    lease = Leases(run.store.root, owner="somebody else").take(first.key)
+    assert lease is not None
+    waits = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        lease.release()
+        other.go()
+
+    monkeypatch.setattr(executors.time, "sleep", wait)
+    counting = Counting()
+    run.go(counting)
+    assert len(waits) == 1
+    assert counting.steps == []
+
+
+def test_a_failed_training_is_named_and_what_follows_is_blocked(tmp_path: Path) -> None:
+    run, counting = go(tmp_path, lr=1e30)
+    rows = run.rows()
+    assert rows[0]["accuracy"] is None
+    assert "loss" in rows[0]["failure"]
+    cells = summaries(rows)
+    assert (cells[0].mean, cells[0].failed, cells[0].seeds) == (None, [0], 0)
+    todo = run.plan.todo(run.store)
+    assert todo.ready == ()
+    assert {step.kind for step in todo.blocked} == {"train", "prune"}
+    assert len(counting.steps) == 1
+
+
+@pytest.mark.parametrize("chain", ["rewind", "continue"])
+def test_the_other_chains_run(tmp_path: Path, chain: str) -> None:
+    variants = ["plain", "plain_rewind", "ap_lite", "ap_pro", "no_rewind", "solo", "ap_lite_literal"]
+    more = {"rewind_epoch": 1} if chain == "rewind" else {"retrain": "finetune"}
+    run, _ = go(tmp_path, chain=chain, variants=variants, epochs="2ep", **more)
+    cells = {(cell.variant, cell.cycle): cell for cell in summaries(run.rows())}
+    assert all(cell.mean is not None for cell in cells.values())
+    others = {cell.density for (variant, cycle), cell in cells.items() if cycle and variant != "ap_lite_literal"}
+    assert len(others) == 1
+    assert cells["ap_lite_literal", 1].density == pytest.approx(0.82 * 0.98, abs=1e-3)
+
+
+def test_pruning_before_training_runs(tmp_path: Path) -> None:
+    run, counting = go(tmp_path, method="snip", chain="at_init", variants=["plain"], score_batches=1)
+    assert [step.kind for step in counting.steps] == ["train", "prune", "train"]
+    assert all(row["accuracy"] is not None for row in run.rows())
+
+
+@pytest.mark.parametrize("method", ["global_gradient", "lookahead", "lamp", "fisher", "random"])
+def test_methods_get_what_they_need(tmp_path: Path, method: str) -> None:
+    run, _ = go(tmp_path, method=method, score_batches=1, variants=["ap_lite"])
+    assert all(row["accuracy"] is not None for row in run.rows())
+
+
+def test_late_rewinding_goes_on_from_the_first_epochs(tmp_path: Path) -> None:
+    """Cycle 1's training is the same whether it went on from the rewind state or was trained in one go."""
+    _, counting = go(tmp_path / "a", chain="rewind", rewind_epoch=1, epochs="2ep")
+    assert [step.last for step in counting.steps if isinstance(step, Train)].count(1) == 1
+    go(tmp_path / "b", chain="rewind", epochs="2ep")
+    late, plain = contents(tmp_path / "a" / ".store"), contents(tmp_path / "b" / ".store")
+    dense = next(step for step in counting.steps if isinstance(step, Train) and step.masks is None and not step.last)
+    shared = [name for name in late if dense.key in name]
+    assert shared
+    assert all(late[name] == plain[name] for name in shared)
+
+
+@pytest.mark.parametrize(("keep", "left"), [("all", 3), ("frontier", 0), ("records", 0)])
+def test_what_is_kept_of_weights(tmp_path: Path, keep: str, left: int) -> None:
+    """Under reinit the next cycle starts from new weights, so that masks and records are all it needs."""
+    run, _ = go(tmp_path, keep=keep)
+    kept = [entry.key for entry in run.store.list() if STATE in entry.parts]
+    assert len(kept) == left
+    assert all(row["accuracy"] is not None for row in run.rows())
+
+
+def test_the_frontier_is_what_one_more_cycle_needs(tmp_path: Path) -> None:
+    run, _ = go(tmp_path, chain="continue", variants=["plain"], keep="frontier")
+    kept = {entry.key for entry in run.store.list() if STATE in entry.parts}
+    assert kept == {run.plan.cells[-1].training.key}  # what cycle 2 would prune
+    _, counting = go(tmp_path, chain="continue", variants=["plain"], keep="frontier", cycles=2)
+    assert [step.kind for step in counting.steps] == ["prune", "train"]
+
+
+def test_nothing_is_collected_that_another_run_of_the_store_keeps(finished: Path, tmp_path: Path) -> None:
+    first, _ = go(tmp_path, keep="all")
+    second = Run.new("smoke", tmp_path / "second", changes={**TINY, "keep": "records"})
+    second.go()
+    assert collect(first.store, [second]) == 0
+    assert contents(tmp_path / ".store") == contents(finished / ".store")
+
+
+def test_a_run_can_be_found_again_after_its_folder_was_moved(finished: Path, tmp_path: Path) -> None:
+    folder = copied(finished, tmp_path)
+    assert [row["accuracy"] for row in ap.results(folder / "run")] == [
+        row["accuracy"] for row in ap.results(finished / "run")
+    ]
+
+
+def test_from_python_it_is_the_same(finished: Path, tmp_path: Path) -> None:
+    run = ap.run("smoke", out=tmp_path / "run", set=TINY)
+    assert run.rows() == ap.results(finished / "run")
+    lines = [json.loads(line) for line in (tmp_path / "run" / "epochs.jsonl").read_text().splitlines()]
+    assert len(lines) == 3
+    assert {"key", "seed", "epoch", "train_loss", "test_accuracy"} <= set(lines[0])
+    assert len(json.loads((tmp_path / "run" / "summary.json").read_text())["cells"]) == 4
+
+
+def test_data_that_are_not_there_leave_the_store_as_it_was(tmp_path: Path) -> None:
+    run = Run.new("smoke", tmp_path / "run", changes={**TINY, "data": {"name": "cifar10", "path": tmp_path / "none"}})
+    with pytest.raises(ap.InputError, match="no cifar10 in"):
+        run.go()
+    assert contents(tmp_path / ".store") == {}
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ap.InputError, match="cannot be written"):
+        Run.new("smoke", tmp_path / "file" / "run", changes=TINY).go()
+
+
+def test_a_folder_without_a_run_says_how_to_start_one(tmp_path: Path) -> None:
+    with pytest.raises(ap.InputError, match="holds no run: activeprune run STUDY --out"):
+        ap.results(tmp_path)
+
+
+@pytest.mark.slow
+def test_killed_at_twenty_random_moments_it_ends_in_the_same_bytes(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.experiment.killing", str(tmp_path), "7", "20"]
+    environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX512_CORE"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    assert int(done.stdout) >= 20
+    reference = contents(tmp_path / "reference" / ".store")
+    assert len(reference) > 20
+    finished = [path for path in tmp_path.glob("killed*") if len(contents(path / ".store")) >= len(reference)]
+    assert finished
+    for folder in finished:
+        assert contents(folder / ".store") == reference
+        assert not list((folder / ".store" / "checkpoints").glob("*"))
+
+
+def test_the_threads_of_torch_do_not_matter(finished: Path, tmp_path: Path) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        go(tmp_path)
+    finally:
+        torch.set_num_threads(before)
+    assert contents(tmp_path / ".store") == contents(finished / ".store")

@@ -1,0 +1,189 @@
+"""Studies as files: what they say, and what they refuse."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+import activeprune as ap
+from activeprune.experiment.reading import STUDIES, TRAININGS, assignments, read_study, study_names, written
+from activeprune.training import Training
+
+SECTION_7 = {
+    *(f"table{n}" for n in range(1, 7)), "ablation-resnet20", "ablation-vgg19", "dnr-resnet20", "dnr-vgg19",
+    "one-shot-resnet20", "resnet20-standard", "demo", "smoke",
+}  # fmt: skip
+
+
+def test_every_study_is_there_and_says_what_it_is() -> None:
+    assert set(study_names()) >= SECTION_7
+    assert all(about and not about.startswith("#") for about in study_names().values())
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in STUDIES.glob("*.yaml")))
+def test_a_study_survives_being_written_down(name: str, tmp_path: Path) -> None:
+    study = read_study(name)
+    (tmp_path / "copy.yaml").write_text(written(study))
+    assert read_study(tmp_path / "copy.yaml") == study
+
+
+def test_table_1_is_the_papers_paragraph() -> None:
+    study = read_study("table1")
+    training = study.training
+    assert (training.network.name, training.data.name, training.lr, training.batch) == (
+        "resnet20",
+        "cifar10",
+        0.03,
+        128,
+    )
+    assert (str(training.epochs), str(training.warmup)) == ("100ep", "55ep")
+    assert [str(drop) for drop in training.drops] == ["55ep", "70ep"]
+    assert (study.p, study.q, study.cycles, study.seeds) == (0.2, 0.02, 13, (0, 1, 2, 3, 4))
+    assert study.reported == (2, 4, 5, 6, 9, 11, 13)
+    assert study.variants == ("plain", "plain_rewind", "ap_lite", "ap_pro")
+
+
+def test_the_papers_trainings() -> None:
+    """Against the published settings: epochs, batch and highest rate of tables 1 to 6."""
+    published = {1: (100, 128, 0.03), 2: (160, 64, 0.1), 3: (300, 256, 0.1), 4: (200, 128, 0.1), 5: (90, 1024, 0.4),
+                 6: (50, 1024, 1e-4)}  # fmt: skip
+    for table, numbers in published.items():
+        training = read_study(f"table{table}").training
+        assert (training.epochs.count, training.batch, training.lr) == numbers
+    assert all(read_study(f"table{n}").from_epoch == 6 for n in (5, 6))
+
+
+def test_another_training_can_be_chosen() -> None:
+    chosen = read_study("table1", {"training": "resnet20-standard", "seeds": 1})
+    assert (chosen.training.lr, str(chosen.training.epochs), chosen.seeds) == (0.1, "160ep", (0,))
+    assert read_study("resnet20-standard") == read_study("table1", {"training": "resnet20-standard"})
+
+
+def test_changes_reach_where_they_belong() -> None:
+    study = read_study(
+        "table1",
+        assignments(["lr=1e-3", "data.path=/somewhere", "data.limit=2000", "seeds=[3, 5]", "network.shortcut=pad",
+                     "method=lamp", "variants=[plain]", "report_cycles=[1]", "epochs=1"]),
+    )  # fmt: skip
+    assert study.training.lr == 1e-3
+    assert (study.training.data.name, study.training.data.path, study.training.data.limit) == (
+        "cifar10", Path("/somewhere"), 2000,
+    )  # fmt: skip
+    assert study.training.network.options == (("shortcut", "pad"),)
+    assert (study.seeds, study.method.name, study.reported) == ((3, 5), "lamp", (1,))
+
+
+WRONG = [
+    ("lrr=0.1", "unknown key 'lrr': did you mean 'lr'?"),
+    ("data.limt=5", "unknown key of data 'limt': did you mean 'limit'?"),
+    ("network.shortcat=pad", "unknown option of 'resnet20' 'shortcat': did you mean 'shortcut'?"),
+    ("network=resnet21", "unknown network 'resnet21': did you mean 'resnet20'?"),
+    ("data.name=cifar11", "unknown data set 'cifar11': did you mean 'cifar10'?"),
+    ("method=lmap", "unknown method 'lmap': did you mean 'lamp'?"),
+    ("method.probes=3", "unknown option of 'global_magnitude' 'probes'"),
+    ("variants=[plane]", "variants.0 = 'plane'"),
+    ("variants=[]", "variants = []: at least one"),
+    ("variants=[plain, plain]", "variants = ['plain', 'plain']: at least one, and none twice"),
+    ("chain=renit", "chain = 'renit'"),
+    ("p=0", "q = 0.02 is larger than p = 0.0"),
+    ("p=20", "p = 20.0 is not a share between 0 and 1"),
+    ("p=-0.1", "p = -0.1 is not a share"),
+    ("q=0.3", "q = 0.3 is larger than p = 0.2"),
+    ("q=0", "q = 0: variant ap_lite needs a share for AP"),
+    ("cycles=0", "cycles = 0: input should be greater than or equal to 1"),
+    ("cycles=2.5", "cycles = 2.5"),
+    ("report_cycles=[14]", "report_cycles = [14]: there are 13 cycles"),
+    ("report_cycles=[0]", "report_cycles.0 = 0"),
+    ("report_cycles=[1, 1]", "none twice"),
+    ("seeds=0", "seeds = []: at least one"),
+    ("seeds=[1, 1]", "seeds = [1, 1]: at least one, and none twice"),
+    ("seeds=[-1]", "seeds.0 = -1"),
+    ("rewind_epoch=5", "rewind_epoch and movement_from belong to chain rewind, not to reinit"),
+    ("movement_from=rewind", "belong to chain rewind"),
+    ("method=synflow", "chain = reinit: method synflow is defined for at_init alone"),
+    ("method=imp", "chain = reinit: method imp is defined for rewind alone"),
+    ("chain=at_init", "chain = at_init: method global_magnitude needs trained weights"),
+    ("retrain=s_cyc", "lr_high = None: retrain = s_cyc needs it"),
+    ("lr_high=0.3", "nothing else does"),
+    ("rule=app", "unknown rule 'app': did you mean 'ap'?"),
+    ("lr=0", "lr = 0: input should be greater than 0"),
+    ("batch=big", "batch = 'big'"),
+    ("epochs=ten", 'such as "80ep"'),
+    ("training=resnet20-stndard", "unknown training 'resnet20-stndard': did you mean 'resnet20-standard'?"),
+    ("lr", "'lr' is no assignment: key=value"),
+    ("lr=[", "cannot be read as YAML"),
+    ("keep=some", "keep = 'some'"),
+    ("rates=finetune", "unknown key 'rates'"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), WRONG, ids=[change for change, _ in WRONG])
+def test_a_bad_study_names_the_key_the_value_and_what_is_allowed(change: str, message: str) -> None:
+    with pytest.raises(ap.InputError) as caught:
+        read_study("table1", assignments([change]))
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+RIGHT = ["lr=0.1", "data.limit=5", "network.shortcut=pad", "method=lamp", "variants=plain", "chain=rewind", "p=1",
+         "q=0.2", "cycles=20", "report_cycles=13", "seeds=1", "seeds=[7]", "rule=negative", "scope=layer",
+         "exclude=fc", "epochs=500it", "keep=frontier", "precision=fp32", "early_stop=last"]  # fmt: skip
+
+
+@pytest.mark.parametrize("change", RIGHT)
+def test_its_correct_neighbour_is_accepted(change: str) -> None:
+    read_study("table1", assignments([change]))
+
+
+def test_nothing_has_moved_before_a_training() -> None:
+    with pytest.raises(ap.InputError, match="variants = plain_rewind: nothing has moved before a training"):
+        read_study("table1", {"method": "synflow", "chain": None})
+
+
+def test_a_cycle_removes_something() -> None:
+    with pytest.raises(ap.InputError, match="p = 0: a cycle must remove something"):
+        read_study("table1", {"p": 0, "q": 0, "variants": "plain"})
+
+
+def test_pretrained_weights_are_never_drawn_anew() -> None:
+    with pytest.raises(ap.InputError, match="pretrained weights and chain = reinit"):
+        read_study("table6", {"method": "lamp", "chain": "reinit", "rewind_epoch": None})
+
+
+def test_unknown_studies_and_files(tmp_path: Path) -> None:
+    with pytest.raises(ap.InputError, match=r"unknown study 'tabel1': did you mean 'table1'\?"):
+        read_study("tabel1")
+    with pytest.raises(ap.InputError, match=r"no such file: .*nowhere\.yaml"):
+        read_study(tmp_path / "nowhere.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("lr: [", "is no YAML"),
+        ("- 1", "must hold keys and values"),
+        ("", "must hold keys and values"),
+        ("extends: mine", "unknown study 'mine'"),
+        ("extends: table1\nlrr: 1", "mine.yaml: unknown key 'lrr': did you mean 'lr'?"),
+    ],
+)
+def test_a_file_that_cannot_be_read_as_a_study(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "mine.yaml").write_text(text)
+    with pytest.raises(ap.InputError) as caught:
+        read_study(tmp_path / "mine.yaml")
+    assert message in str(caught.value)
+
+
+def test_a_file_of_ones_own_extends_a_study_of_the_library(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("extends: table1\nlr: 0.05\n")
+    (tmp_path / "theirs.yaml").write_text("extends: mine\nbatch: 64\n")
+    study = read_study(tmp_path / "theirs.yaml")
+    assert (study.training.lr, study.training.batch, study.cycles) == (0.05, 64, 13)
+    (tmp_path / "mine.yaml").write_text("extends: theirs\n")
+    with pytest.raises(ap.InputError, match="extends itself: theirs → mine → theirs"):
+        read_study(tmp_path / "theirs.yaml")
+
+
+@pytest.mark.parametrize("path", sorted(TRAININGS.glob("*.yaml")), ids=lambda path: path.stem)
+def test_a_training_of_the_library_is_what_its_file_says(path: Path) -> None:
+    assert read_study(path, {"chain": "rewind"}).training == Training.read(yaml.safe_load(path.read_text()))
