@@ -1,4 +1,4 @@
-# make demo       set up and prune a small network on the embedded data
+# make demo       set up and run a small study on the embedded data: a minute or two
 # make test       set up and run lint, types and tests (under 10 minutes on two cores)
 # make test-slow  what takes longer
 # make format     let ruff rewrite the sources
@@ -17,7 +17,7 @@ SOURCES := pyproject.toml constraints.txt
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.core
-	$(BIN)/python examples/digits.py
+	$(BIN)/activeprune run demo
 
 test: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -30,8 +30,9 @@ from .data.cache import directory as data_cache
 from .experiment.findings import Summary, summaries
 from .experiment.outlook import outlook
 from .experiment.packing import pack, unpack
-from .experiment.reading import assignments, study_names
+from .experiment.reading import assignments, read_grid, study_names
 from .experiment.runs import LARGE, Run, collect, registered
+from .experiment.search import WINNER_FILE, Search
 from .experiment.store import FolderStore
 from .extras import EXTRA_OF, present
 from .networks import NETWORKS
@@ -126,6 +127,10 @@ def run_(
     changes: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the study (repeatable).")
     ] = None,
+    grid: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=A,B,C", help="Run the study for each of several values (repeatable)."),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be computed, and stop.")] = False,
     processes: Annotated[
         int | None, typer.Option(min=1, help="Processes that work at once [one a core on a CPU, one on a GPU].")
@@ -135,26 +140,41 @@ def run_(
     as_json: AsJson = False,
 ) -> int:
     """Run a study: compute what its store lacks, print the table. After an interruption the same command goes on."""
-    chosen = Run.new(study, out, store, assignments(changes or ()))
+    folder = out or Path("runs") / Path(study).stem
+    search = Search.new(read_grid(study, assignments(changes or ()), _grid(grid or ())), folder, store)
+    runs = search.runs
+    if len(runs) == 1:  # no grid: its results go into the folder itself
+        (only,) = runs.values()
+        runs = {"": Run(only.study, folder, only.store)}
     if dry_run:
-        _print_outlook(chosen, as_json)
+        for chosen in runs.values():
+            _print_outlook(chosen, as_json)
         return 0
     watching = observer(quiet)
+    blocked = 0
     try:
-        alone = chosen.device != "cpu"
-        outcome = chosen.go(watching, processes or (1 if alone else min(os.cpu_count() or 1, MOST_PROCESSES)))
+        for chosen in runs.values():
+            alone = chosen.device != "cpu"
+            count = processes or (1 if alone else min(os.cpu_count() or 1, MOST_PROCESSES))
+            blocked += len(chosen.go(watching, count).blocked)
     except KeyboardInterrupt:
         print("interrupted: the same command goes on from the last finished step or epoch", file=sys.stderr)
         raise
     finally:
         watching.close()
-    if as_csv:
-        chosen.write_csv()
-    _print_results(chosen, as_json)
-    failed = [row for row in chosen.rows() if row["failure"] is not None]
-    for row in failed:
-        print(f"failed: {row['variant']} cycle {row['cycle']} seed {row['seed']}: {row['failure']}", file=sys.stderr)
-    return 1 if failed or outcome.blocked else 0
+    failed = 0
+    for label, chosen in runs.items():
+        if as_csv:
+            chosen.write_csv()
+        if label:
+            print(label)
+        _print_results(chosen, as_json)
+        failed += _print_failures(chosen)
+    if not quiet:
+        print(f"results are in {folder}: activeprune report {folder} prints them again", file=sys.stderr)
+    if len(runs) > 1 and (best := search.write_winner()):
+        print(f"best by validation accuracy: {best} (written to {folder / WINNER_FILE})")
+    return 1 if failed or blocked else 0
 
 
 @app.command(epilog="Example:  activeprune report runs/table1")
@@ -331,6 +351,23 @@ def _import(module: str) -> None:
         import_module(module)
     except (Exception, SystemExit) as error:  # whatever a stranger's module does when it is imported
         raise InputError(f"--import {module}: {type(error).__name__}: {error}") from error
+
+
+def _grid(texts: Iterable[str]) -> dict[str, list[Any]]:
+    """Lists of values from "key=a,b,c"."""
+    return {key: value for text in texts for key, value in assignments([f"{text.replace('=', '=[', 1)}]"]).items()}
+
+
+def _print_failures(run: Run) -> int:
+    failed = [row for row in run.rows() if row["failure"] is not None]
+    for row in failed:
+        why = row["failure"]
+        print(
+            f"failed: {row['variant']} cycle {row['cycle']} seed {row['seed']}: "
+            f"loss {why['loss']} at step {why['step']} (epoch {why['epoch']}, learning rate {why['lr']:.4g})",
+            file=sys.stderr,
+        )
+    return len(failed)
 
 
 def _print_outlook(run: Run, as_json: bool) -> None:

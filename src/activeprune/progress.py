@@ -17,11 +17,11 @@ from .experiment.steps import Prune, Step, Train
 from .training import Epoch
 
 
-def observer(quiet: bool, file: TextIO = sys.stderr) -> Observer:
-    """For a terminal, for a log, or for nobody."""
+def observer(quiet: bool) -> Observer:
+    """For a terminal, for a log, or for nobody; on standard error."""
     if quiet:
         return Silent()
-    return Terminal(file) if file.isatty() else Log(file)
+    return Terminal(sys.stderr) if sys.stderr.isatty() else Log(sys.stderr)
 
 
 class Log:

@@ -6,25 +6,34 @@ import pytest
 import yaml
 
 import activeprune as ap
-from activeprune.experiment.reading import STUDIES, TRAININGS, assignments, read_study, study_names, written
+from activeprune.experiment.reading import (
+    STUDIES,
+    TRAININGS,
+    assignments,
+    read_grid,
+    read_study,
+    study_names,
+    written,
+)  # fmt: skip
 from activeprune.training import Training
 
 SECTION_7 = {
     *(f"table{n}" for n in range(1, 7)), "ablation-resnet20", "ablation-vgg19", "dnr-resnet20", "dnr-vgg19",
-    "one-shot-resnet20", "resnet20-standard", "demo", "smoke",
+    "one-shot-resnet20", "resnet20-standard", "demo", "smoke", "figure1", "figure2", "grid-search", "q-sweep-resnet20",
+    "q-sweep-vgg19",
 }  # fmt: skip
 
 
 def test_every_study_is_there_and_says_what_it_is() -> None:
-    assert set(study_names()) >= SECTION_7
+    assert set(study_names()) == SECTION_7
     assert all(about and not about.startswith("#") for about in study_names().values())
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in STUDIES.glob("*.yaml")))
 def test_a_study_survives_being_written_down(name: str, tmp_path: Path) -> None:
-    study = read_study(name)
-    (tmp_path / "copy.yaml").write_text(written(study))
-    assert read_study(tmp_path / "copy.yaml") == study
+    for study in read_grid(name).values():
+        (tmp_path / "copy.yaml").write_text(written(study))
+        assert read_study(tmp_path / "copy.yaml") == study
 
 
 def test_table_1_is_the_papers_paragraph() -> None:
@@ -187,3 +196,24 @@ def test_a_file_of_ones_own_extends_a_study_of_the_library(tmp_path: Path) -> No
 @pytest.mark.parametrize("path", sorted(TRAININGS.glob("*.yaml")), ids=lambda path: path.stem)
 def test_a_training_of_the_library_is_what_its_file_says(path: Path) -> None:
     assert read_study(path, {"chain": "rewind"}).training == Training.read(yaml.safe_load(path.read_text()))
+
+
+def test_a_grid_is_every_combination() -> None:
+    found = read_grid("q-sweep-resnet20", {"seeds": 2})
+    assert [study.q for study in found.values()] == [0.01, 0.02, 0.03, 0.05]
+    assert all(study.seeds == (0, 1) for study in found.values())
+    assert len(read_grid("table1", grid={"lr": [0.1, 0.2], "batch": [64, 128, 256]})) == 6
+    with pytest.raises(ap.InputError, match="is a grid of 4 studies, not one"):
+        read_study("q-sweep-resnet20")
+    assert read_study("q-sweep-resnet20", {"q": 0.02}).q == 0.02
+
+
+@pytest.mark.parametrize("values", ["ab", [], 3])
+def test_a_grid_needs_lists(values: object) -> None:
+    with pytest.raises(ap.InputError, match=r"grid: lr = .*: a list of values is needed"):
+        read_grid("table1", grid={"lr": values})
+
+
+def test_a_grid_of_wrong_keys_is_refused() -> None:
+    with pytest.raises(ap.InputError, match="unknown key 'lrr'"):
+        read_grid("table1", grid={"lrr": [1]})

@@ -27,6 +27,10 @@ def test_wheel_installs_and_runs_in_an_empty_environment(tmp_path: Path) -> None
     wheel, sdist = next(tmp_path.glob("*.whl")), next(tmp_path.glob("*.tar.gz"))
     names = zipfile.ZipFile(wheel).namelist()
     assert {"activeprune/py.typed", "activeprune/report/paper.json"} <= set(names)
+    assert {
+        "activeprune/experiment/studies/table1.yaml",
+        "activeprune/experiment/trainings/resnet20-paper.yaml",
+    } <= set(names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert not any(name.startswith("tests") for name in names)
     assert sdist.stat().st_size < 2_000_000
@@ -40,6 +44,9 @@ def test_wheel_installs_and_runs_in_an_empty_environment(tmp_path: Path) -> None
     listed = json.loads(run(command, "list", "--json", cwd=tmp_path))
     assert "lamp" in {row["name"] for row in listed["methods"]}
     assert "table1" in {row["name"] for row in listed["paper"]}
+    assert "table1" in {row["name"] for row in listed["studies"]}
+    told = json.loads(run(command, "run", "table1", "--set", "seeds=1", "--dry-run", "--json", cwd=tmp_path))
+    assert told["trainings"]["total"] == 53
     program = "import activeprune as ap, torch; m = torch.nn.Linear(4, 3)"
     program += "; print(ap.prune_cycle('lamp', m, ap.Masks.dense(m), 5).masks)"
     assert "7 of 12 weights alive" in run(python, "-c", program, cwd=tmp_path)

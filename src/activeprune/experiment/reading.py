@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ STUDIES, TRAININGS = HERE / "studies", HERE / "trainings"
 OF_THE_STUDY = {"rates", "lr_high"}  # of a training these are set by what a retraining is: `retrain`, `lr_high`
 TRAINING_KEYS = set(Training.model_fields) - OF_THE_STUDY
 STUDY_KEYS = set(Study.model_fields) - {"training"}
-KEYS = TRAINING_KEYS | STUDY_KEYS | {"extends", "training"}
+KEYS = TRAINING_KEYS | STUDY_KEYS | {"extends", "training", "grid"}
 
 
 def read_study(name: str | Path, changes: Mapping[str, Any] | None = None) -> Study:
@@ -28,8 +29,36 @@ def read_study(name: str | Path, changes: Mapping[str, Any] | None = None) -> St
     >>> study.training.network.name, study.training.data.limit, study.seeds
     ('resnet20', 2000, (0, 1, 2))
     """
+    found = read_grid(name, changes)
+    if len(found) > 1:
+        raise InputError(f"{name} is a grid of {len(found)} studies, not one")
+    return next(iter(found.values()))
+
+
+def read_grid(
+    name: str | Path, changes: Mapping[str, Any] | None = None, grid: Mapping[str, Sequence[Any]] | None = None
+) -> dict[str, Study]:
+    """All studies of a grid by "key=value,key=value"; a study without a grid has the name "".
+
+    >>> list(read_grid("smoke", grid={"q": [0.01, 0.02], "p": [0.2]}))
+    ['q=0.01,p=0.2', 'q=0.02,p=0.2']
+    """
     values = _resolved(_file(name, (STUDIES, TRAININGS)), ())
-    return _study(_changed(values, changes or {}))
+    own = values.pop("grid", None) or {}
+    if not isinstance(own, Mapping):
+        raise InputError(f"grid = {own!r}: keys with lists of values are needed")
+    lists = {**own, **(grid or {})}
+    for key in changes or {}:
+        lists.pop(key, None)  # one value was chosen
+    for key, several in lists.items():
+        if isinstance(several, str) or not isinstance(several, Sequence) or not several:
+            raise InputError(f"grid: {key} = {several!r}: a list of values is needed")
+    studies = {}
+    for combination in product(*lists.values()):
+        chosen = dict(zip(lists, combination, strict=True))
+        label = ",".join(f"{key}={value}" for key, value in chosen.items())
+        studies[label] = _study(_changed(values, {**(changes or {}), **chosen}))
+    return studies
 
 
 def study_names() -> dict[str, str]:

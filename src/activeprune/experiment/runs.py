@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from ..core.errors import InputError
+from ..machine import device as usable_device
 from ..training import Epoch
 from .compute import SECONDS_BETWEEN_CHECKPOINTS, Compute
 from .executors import Observer, Outcome, run_here
@@ -63,6 +64,11 @@ def _helper(out: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-m", "activeprune.experiment.helper", str(out), str(os.getpid())])
 
 
+def store_beside(out: Path, store: str | Path | None) -> FolderStore:
+    """The store that is named, or the one that all runs in the same folder share."""
+    return FolderStore(out.parent / ".store" if store is None else store)
+
+
 class Silent:
     """An observer that says nothing."""
 
@@ -102,9 +108,8 @@ class Run:
         changes: Mapping[str, Any] | None = None,
     ) -> Run:
         """A run in the folder `out` (runs/STUDY); the store is `.store` beside it unless another is named."""
-        chosen = read_study(study, changes)
         folder = Path(out) if out is not None else Path("runs") / Path(study).stem
-        return cls(chosen, folder, FolderStore(folder.parent / ".store" if store is None else store))
+        return cls(read_study(study, changes), folder, store_beside(folder, store))
 
     @classmethod
     def opened(cls, out: str | Path) -> Run:
@@ -127,7 +132,7 @@ class Run:
     def device(self) -> str:
         """Where it is computed: `auto` is a GPU where there is one."""
         if self.study.device != "auto":
-            return self.study.device
+            return str(usable_device(self.study.device))
         return "cuda" if torch.cuda.is_available() else "cpu"
 
     def go(

@@ -1,0 +1,166 @@
+"""`activeprune run`, `report` and `store`, as a person types them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from activeprune.cli import main
+from activeprune.experiment.runs import Run
+
+SMALL = ["--set", "variants=[plain,ap_lite]", "--set", "cycles=1", "--processes", "1", "--quiet"]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("runs") / "smoke"
+    assert main(["run", "smoke", "--out", str(out), *SMALL]) == 0
+    return out
+
+
+def test_a_dry_run_says_what_would_be_done_and_does_nothing(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    out = tmp_path / "table1"
+    assert main(["run", "table1", "--out", str(out), "--set", "seeds=1", "--dry-run", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["trainings"] == {
+        "total": 53, "missing": 53, "shared": 13, "plain": 20, "plain_rewind": 20, "ap_lite": 20, "ap_pro": 20,
+    }  # fmt: skip
+    assert (told["steps"]["train"], told["steps"]["init"], told["seconds"]) == (53, 13, None)
+    assert told["disk_bytes"] == pytest.approx(53 * 4 * 272_474, rel=0.02)
+    assert not out.exists()
+    assert main(["run", "table1", "--out", str(out), "--dry-run"]) == 0
+    assert "265 trainings: 65 shared by several variants, 0 in the store, 265 to do" in capsys.readouterr().out
+
+
+def test_a_run_prints_its_table_and_a_report_prints_it_again(finished: Path, capsys: pytest.CaptureFixture) -> None:
+    assert main(["run", "smoke", "--out", str(finished), *SMALL]) == 0
+    first = capsys.readouterr().out
+    assert main(["report", str(finished)]) == 0
+    assert capsys.readouterr().out == first
+    assert "λ 80.0%" in first
+    assert [line.split()[0] for line in first.splitlines()[-2:]] == ["plain", "ap_lite"]
+
+
+def test_a_report_for_machines(finished: Path, capsys: pytest.CaptureFixture) -> None:
+    assert main(["report", str(finished), "--json"]) == 0
+    cells = json.loads(capsys.readouterr().out)["cells"]
+    assert [(cell["variant"], cell["cycle"]) for cell in cells] == [
+        ("plain", 0), ("plain", 1), ("ap_lite", 0), ("ap_lite", 1),
+    ]  # fmt: skip
+    assert all({"variant", "cycle", "density", "mean", "std", "seeds", "values"} <= set(cell) for cell in cells)
+    assert cells[1]["values"] == {"0": cells[1]["mean"]}
+
+
+def test_progress_in_a_log_is_one_line_an_epoch(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    arguments = [argument for argument in SMALL if argument != "--quiet"]
+    assert main(["run", "smoke", "--out", str(tmp_path / "run"), *arguments, "--csv"]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "5 steps to do"
+    assert sum(" epoch 1/1 loss " in line for line in lines) == 3
+    assert lines[-2].endswith("0 left")
+    assert lines[-1] == f"results are in {tmp_path / 'run'}: activeprune report {tmp_path / 'run'} prints them again"
+    assert len((tmp_path / "run" / "rows.csv").read_text().splitlines()) == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "tabel1"], "unknown study 'tabel1': did you mean 'table1'?"),
+        (["run", "table1", "--set", "lrr=1"], "unknown key 'lrr': did you mean 'lr'?"),
+        (["run", "table1", "--set", "lr"], "'lr' is no assignment"),
+        (["run", "table1", "--grid", "lrr=1,2"], "unknown key 'lrr'"),
+        (["report", "nowhere"], "nowhere holds no run"),
+        (["run", "smoke", "--set", "device=abacus", "--out", "x"], "device 'abacus' cannot be used here"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    error = capsys.readouterr().err.splitlines()
+    assert message in error[-1]
+    assert "Traceback" not in "".join(error)
+
+
+def test_a_failed_training_is_exit_code_1_and_named(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    assert main(["run", "smoke", "--out", str(tmp_path / "run"), *SMALL, "--set", "lr=1e30"]) == 1
+    shown = capsys.readouterr()
+    assert "failed: plain cycle 0 seed 0: loss" in shown.err
+    assert "failed" in shown.out
+    assert "missing" in shown.out
+
+
+def test_a_grid_writes_the_winner_by_validation(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    out = tmp_path / "search"
+    small = ["--set", "variants=plain", "--set", "cycles=1", "--processes", "1", "--quiet"]
+    assert main(["run", "smoke", "--out", str(out), *small, "--grid", "lr=0.001,0.05"]) == 0
+    shown = capsys.readouterr().out
+    assert "lr=0.001" in shown
+    winner = out / "winner.yaml"
+    told = winner.read_text().splitlines()[0]
+    best = told.rpartition(": ")[2]
+    assert f"best by validation accuracy: {best} " in shown
+    means = {}
+    for label in ("lr=0.001", "lr=0.05"):
+        run = Run.opened(out / label)
+        lines = [json.loads(line) for line in (out / label / "epochs.jsonl").read_text().splitlines()]
+        reported = {cell.training.key for cell in run.plan.cells}
+        found = [line["validation_accuracy"] for line in lines if line["key"] in reported]
+        means[label] = sum(found) / len(found)
+    assert best == max(means, key=means.get)
+    assert main(["run", str(winner), "--out", str(out / best), "--dry-run", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["trainings"]["total"] == 2
+
+
+def test_a_store_is_looked_after(finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    store = str(finished.parent / ".store")
+    assert main(["store", "ls", store, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert sorted(row["kind"] for row in rows) == ["prune", "prune", "train", "train", "train"]
+    assert main(["store", "verify", store]) == 0
+    assert main(["store", "gc", store]) == 0
+    assert "0.0 MB freed" in capsys.readouterr().out
+    packed = str(tmp_path / "packed.tar")
+    assert main(["store", "pack", store, packed]) == 0
+    assert main(["store", "unpack", packed, str(tmp_path / "elsewhere" / ".store")]) == 0
+    assert "5 added, 0 were there" in capsys.readouterr().out
+    arguments = ["run", "smoke", "--out", str(tmp_path / "elsewhere" / "run"), *SMALL, "--dry-run", "--json"]
+    assert main(arguments) == 0
+    assert json.loads(capsys.readouterr().out)["trainings"]["missing"] == 0  # records and masks are enough
+
+
+def test_damage_is_found_and_is_exit_code_1(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    assert main(["run", "smoke", "--out", str(tmp_path / "run"), *SMALL]) == 0
+    path = next((tmp_path / ".store" / "objects").rglob("record.json"))
+    path.write_bytes(path.read_bytes() + b" ")
+    assert main(["store", "verify", str(tmp_path / ".store")]) == 1
+    assert "1 damaged" in capsys.readouterr().out
+
+
+def test_an_interrupt_stops_cleanly_and_says_how_to_go_on(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "activeprune",
+        "run",
+        "smoke",
+        "--out",
+        str(tmp_path / "run"),
+        "--set",
+        "epochs=500",
+    ]
+    environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX512_CORE", "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        while " epoch 3/500 " not in process.stderr.readline():
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        rest = process.stderr.read()
+    assert process.returncode == 130
+    assert "interrupted: the same command goes on" in rest
+    assert "Traceback" not in rest
