@@ -40,7 +40,7 @@ MAY_IMPORT = {  # each room, and the rooms of this package that it may look into
     "networks": {"core", "extras"},
     "data": {"core", "extras"},
     "training": {"core", "networks", "data", "machine"},
-    "experiment": {"", "core", "networks", "data", "training", "machine"},
+    "experiment": {"", "core", "extras", "networks", "data", "training", "machine"},
     "progress": {"experiment", "training"},
     "report": set(),
     "bench": {"core"},

@@ -137,6 +137,7 @@ def run_(
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Also write rows.csv.")] = False,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard events.")] = False,
     as_json: AsJson = False,
 ) -> int:
     """Run a study: compute what its store lacks, print the table. After an interruption the same command goes on."""
@@ -166,6 +167,8 @@ def run_(
     for label, chosen in runs.items():
         if as_csv:
             chosen.write_csv()
+        if tensorboard:
+            chosen.write_tensorboard()
         if label:
             print(label)
         _print_results(chosen, as_json)

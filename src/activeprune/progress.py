@@ -31,6 +31,8 @@ class Log:
         self.file = file
         self.left = 0
         self.total: int | None = None
+        self.since = time.monotonic()  # when the present epoch began
+        self.steps = 0  # of its training before it
 
     def planned(self, todo: Todo) -> None:
         """Counts what is left; the first time, says it."""
@@ -40,11 +42,20 @@ class Log:
             self._say(f"{self.left} steps to do")
 
     def started(self, step: Step) -> None:
-        """Nothing: the first epoch says it."""
+        """Begins to measure."""
+        self.since, self.steps = time.monotonic(), -1
 
     def epoch(self, step: Step, epoch: Epoch, epochs: int) -> None:
-        """Loss and accuracies of an epoch."""
-        self._say(f"{described(step)}  {epoch_line(epoch, epochs)}")
+        """Loss, accuracies and speed of an epoch."""
+        self._say(f"{described(step)}  {epoch_line(epoch, epochs)}{self._speed(step, epoch)}")
+
+    def _speed(self, step: Step, epoch: Epoch) -> str:
+        """Images a second, evaluation included; nothing for the first epoch, which also loads."""
+        before, since = self.steps, self.since
+        self.since, self.steps = time.monotonic(), epoch.step
+        if before < 0 or not isinstance(step, Train):
+            return ""
+        return f" {(epoch.step - before) * step.training.batch / max(self.since - since, 1e-9):,.0f} images/s"
 
     def finished(self, step: Step, seconds: float) -> None:
         """A step and how long it took."""
@@ -74,12 +85,13 @@ class Terminal(Log):
 
     def started(self, step: Step) -> None:
         """Shows which step begins."""
+        super().started(step)
         self.step = described(step)
         self._show("")
 
     def epoch(self, step: Step, epoch: Epoch, epochs: int) -> None:
         """Shows the epoch."""
-        self._show(epoch_line(epoch, epochs))
+        self._show(epoch_line(epoch, epochs) + self._speed(step, epoch))
 
     def finished(self, step: Step, seconds: float) -> None:
         """Nothing: the next step shows that this one is done."""
@@ -104,9 +116,18 @@ def described(step: Step) -> str:
     if isinstance(step, Prune):
         return f"seed {step.seed} cycle {step.cycle} prune ({step.method}{', AP' if step.q else ''})"
     if isinstance(step, Train):
-        under = "dense" if step.masks is None else f"after cycle {step.masks.cycle}"
+        under = "dense" if step.masks is None else f"after cycle {step.masks.cycle}, λ {density(step.masks):.1%}"
         return f"seed {step.seed} train {under}"
     return step.kind
+
+
+def density(masks: Prune | None) -> float:
+    """λ after a pruning, but for rounding to whole weights: what is left is 1 - p of what was there."""
+    left = 1.0
+    while masks is not None:
+        left *= 1 - (masks.q if masks.mode == "end" else masks.p)
+        masks = masks.masks
+    return left
 
 
 def epoch_line(epoch: Epoch, epochs: int) -> str:

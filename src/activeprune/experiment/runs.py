@@ -6,6 +6,7 @@ import csv
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
@@ -17,6 +18,7 @@ from typing import Any
 import torch
 
 from ..core.errors import InputError
+from ..extras import need
 from ..machine import device as usable_device
 from ..training import Epoch
 from .compute import SECONDS_BETWEEN_CHECKPOINTS, Compute
@@ -205,6 +207,24 @@ class Run:
             table.writeheader()
             table.writerows({name: row[name] for name in table.fieldnames} for row in self.rows())
         return path
+
+    def write_tensorboard(self) -> Path:
+        """Every training's epochs as TensorBoard events, made anew from the store."""
+        need("tensorboard")
+        from torch.utils.tensorboard import SummaryWriter
+
+        folder = self.out / "tensorboard"
+        shutil.rmtree(folder, ignore_errors=True)
+        writers: dict[str, Any] = {}
+        for line in epoch_lines(self.plan, self.store):
+            if line["key"] not in writers:
+                reported = "+".join(line["reported_as"]).replace("/", "-") or "trunk"
+                writers[line["key"]] = SummaryWriter(folder / f"seed{line['seed']}-{reported}-{line['key'][:6]}")
+            for scalar in ("train_loss", "train_accuracy", "validation_accuracy", "test_accuracy", "lr"):
+                writers[line["key"]].add_scalar(scalar, line[scalar], line["epoch"])
+        for writer in writers.values():
+            writer.close()
+        return folder
 
     def _write(self, name: str, text: str) -> None:
         try:
