@@ -166,3 +166,23 @@ def test_an_interrupt_stops_cleanly_and_says_how_to_go_on(tmp_path: Path) -> Non
     assert process.returncode == 130
     assert "interrupted: the same command goes on" in rest
     assert "Traceback" not in rest
+
+
+def test_a_variant_with_another_density_says_its_own(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    small = ["--set", "variants=[plain,ap_lite_literal]", "--set", "cycles=1", "--processes", "1", "--quiet"]
+    assert main(["run", "smoke", "--out", str(tmp_path / "run"), *small]) == 0
+    shown = capsys.readouterr().out
+    assert "λ 80.0%" in shown
+    assert "at λ 80.4%" in shown
+
+
+def test_what_is_no_store_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    for command in ("ls", "verify", "gc"):
+        assert main(["store", command, str(tmp_path)]) == 2
+        assert f"{tmp_path} is no store" in capsys.readouterr().err
+
+
+def test_a_store_that_is_a_file_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    (tmp_path / "file").write_text("")
+    assert main(["run", "smoke", "--out", str(tmp_path / "run"), "--store", str(tmp_path / "file"), *SMALL]) == 2
+    assert "Traceback" not in capsys.readouterr().err

@@ -31,9 +31,9 @@ from .experiment.findings import Summary, summaries
 from .experiment.outlook import outlook
 from .experiment.packing import pack, unpack
 from .experiment.reading import assignments, read_grid, study_names
-from .experiment.runs import LARGE, Run, collect, registered
+from .experiment.runs import IMPORTS, LARGE, Run, collect, registered
 from .experiment.search import WINNER_FILE, Search
-from .experiment.store import FolderStore
+from .experiment.store import Damaged, FolderStore, Missing
 from .extras import EXTRA_OF, present
 from .networks import NETWORKS
 from .progress import clock, observer
@@ -82,6 +82,8 @@ def common_options(
         raise typer.Exit
     for module in modules or ():
         _import(module)
+    if modules:
+        os.environ[IMPORTS] = ",".join(modules)
     if context.invoked_subcommand is None:
         print(context.get_help())
 
@@ -147,17 +149,26 @@ def run_(
     if len(runs) == 1:  # no grid: its results go into the folder itself
         (only,) = runs.values()
         runs = {"": Run(only.study, folder, only.store)}
+    if dry_run and as_json:
+        told = [outlook(chosen.plan, chosen.store).as_dict() for chosen in runs.values()]
+        _print_json(told[0] if len(told) == 1 else dict(zip(runs, told, strict=True)))
+        return 0
     if dry_run:
         for chosen in runs.values():
-            _print_outlook(chosen, as_json)
+            _print_outlook(chosen)
         return 0
+    if len(runs) > 1:
+        search.register()
     watching = observer(quiet)
     blocked = 0
     try:
         for chosen in runs.values():
             alone = chosen.device != "cpu"
             count = processes or (1 if alone else min(os.cpu_count() or 1, MOST_PROCESSES))
-            blocked += len(chosen.go(watching, count).blocked)
+            outcome = chosen.go(watching, count)
+            blocked += len(outcome.blocked) + len(outcome.failed)
+            for line in outcome.failed if quiet else ():
+                print(f"failed: {line}", file=sys.stderr)
     except KeyboardInterrupt:
         print("interrupted: the same command goes on from the last finished step or epoch", file=sys.stderr)
         raise
@@ -173,7 +184,7 @@ def run_(
             print(label)
         _print_results(chosen, as_json)
         failed += _print_failures(chosen)
-    if not quiet:
+    if not quiet and len(runs) == 1:
         print(f"results are in {folder}: activeprune report {folder} prints them again", file=sys.stderr)
     if len(runs) > 1 and (best := search.write_winner()):
         print(f"best by validation accuracy: {best} (written to {folder / WINNER_FILE})")
@@ -191,7 +202,7 @@ def report(
 @store_app.command("ls", epilog="Example:  activeprune store ls runs/.store")
 def store_ls(folder: StoreFolder, as_json: AsJson = False) -> None:
     """List what is in a store: kind, parts, size, when and where it was computed."""
-    store = FolderStore(folder)
+    store = _existing(folder)
     rows = [{"key": entry.key, "bytes": entry.size, **store.provenance(entry.key)} for entry in store.list()]
     if as_json:
         _print_json(rows)
@@ -214,7 +225,7 @@ def store_ls(folder: StoreFolder, as_json: AsJson = False) -> None:
 @store_app.command("verify", epilog="Example:  activeprune store verify runs/.store")
 def store_verify(folder: StoreFolder) -> int:
     """Check every entry against its checksums; damaged ones are set aside, and the next run computes them again."""
-    problems = FolderStore(folder).verify()
+    problems = _existing(folder).verify()
     for problem in problems:
         print(problem)
     print(f"{len(problems)} damaged")
@@ -224,7 +235,7 @@ def store_verify(folder: StoreFolder) -> int:
 @store_app.command("gc", epilog="Example:  activeprune store gc runs/.store")
 def store_gc(folder: StoreFolder) -> None:
     """Remove weights that no run of this store still needs (see the key `keep` of a study), and left-over files."""
-    store = FolderStore(folder)
+    store = _existing(folder)
     freed = collect(store, ()) + store.sweep()
     print(f"{freed / 1e6:.1f} MB freed, {store.size() / 1e6:.1f} MB left")
 
@@ -233,11 +244,11 @@ def store_gc(folder: StoreFolder) -> None:
 def store_pack(
     folder: StoreFolder,
     file: Annotated[Path, typer.Argument(help="The file to write.")],
-    states: Annotated[bool, typer.Option("--states", help="Also the weights that steps still to do need.")] = False,
+    states: Annotated[bool, typer.Option("--states", help="Also the weights that one more cycle would need.")] = False,
 ) -> None:
     """Write what is needed to go on elsewhere (masks and records) into one file."""
-    store = FolderStore(folder)
-    needed = {pair for run in registered(store.root) for pair in run.plan.todo(store).needed()} if states else set()
+    store = _existing(folder)
+    needed = {pair for run in registered(store.root) for pair in run.frontier()} if states else set()
     entries = [
         (entry.key, [part for part in entry.parts if part not in LARGE or (entry.key, part) in needed])
         for entry in store.list()
@@ -318,7 +329,7 @@ def main(arguments: list[str] | None = None) -> int:
         code = 130
     except Exception as error:
         usage = getattr(error, "format_message", None)  # click's errors have it, wherever typer keeps click
-        if usage is None and not isinstance(error, InputError):
+        if usage is None and not isinstance(error, (InputError, Damaged, Missing)):
             raise
         if "--debug" in given:
             traceback.print_exc()
@@ -356,6 +367,12 @@ def _import(module: str) -> None:
         raise InputError(f"--import {module}: {type(error).__name__}: {error}") from error
 
 
+def _existing(folder: Path) -> FolderStore:
+    if not (folder / "objects").is_dir():
+        raise InputError(f"{folder} is no store: runs/.store is the usual place")
+    return FolderStore(folder)
+
+
 def _grid(texts: Iterable[str]) -> dict[str, list[Any]]:
     """Lists of values from "key=a,b,c"."""
     return {key: value for text in texts for key, value in assignments([f"{text.replace('=', '=[', 1)}]"]).items()}
@@ -373,11 +390,8 @@ def _print_failures(run: Run) -> int:
     return len(failed)
 
 
-def _print_outlook(run: Run, as_json: bool) -> None:
+def _print_outlook(run: Run) -> None:
     found = outlook(run.plan, run.store)
-    if as_json:
-        _print_json(found.as_dict())
-        return
     study = run.study
     tree = Tree(
         f"{run.out}: {study.training.network.name} on {study.training.data.name}, {study.method.name}, "
@@ -403,20 +417,29 @@ def _print_results(run: Run, as_json: bool) -> None:
         _print_json({"study": run.study.model_dump(mode="json"), "cells": [cell.as_dict() for cell in cells]})
         return
     columns = sorted({cell.cycle for cell in cells})
-    density = {cell.cycle: cell.density for cell in cells if cell.density is not None}
+    density: dict[int, float] = {}
+    for cell in cells:
+        if cell.density is not None:
+            density.setdefault(cell.cycle, cell.density)
     heads = {cycle: f"λ {density[cycle]:.1%}" if cycle in density else f"cycle {cycle}" for cycle in columns}
+    if len(set(heads.values())) < len(heads):
+        heads = {cycle: f"{head} (cycle {cycle})" for cycle, head in heads.items()}
     rows = []
     for variant in run.study.variants:
         own = {cell.cycle: cell for cell in cells if cell.variant == variant}
-        rows.append({"variant": variant, **{heads[cycle]: _cell_text(own[cycle]) for cycle in columns}})
+        texts = {heads[cycle]: _cell_text(own[cycle], density.get(cycle)) for cycle in columns}
+        rows.append({"variant": variant, **texts})
     seeds = len(run.study.seeds)
     _print_table(rows, title=f"test accuracy in %, mean ± std over {seeds} seed{'s' if seeds > 1 else ''}")
 
 
-def _cell_text(cell: Summary) -> str:
+def _cell_text(cell: Summary, head: float | None) -> str:
+    """Mean and deviation, and the cell's own λ where it is not the column's."""
     if cell.mean is None:
         return "failed" if cell.failed else "missing"
     text = f"{cell.mean:.2%}".removesuffix("%") + ("" if cell.std is None else f" ± {100 * cell.std:.2f}")
+    if cell.density != head:
+        text += f" at λ {cell.density:.1%}"
     gone = len(cell.missing) + len(cell.failed)
     return f"{text} ({cell.seeds} of {cell.seeds + gone})" if gone else text
 

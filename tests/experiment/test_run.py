@@ -150,6 +150,16 @@ def test_a_step_that_another_process_holds_is_left_to_it(tmp_path: Path, monkeyp
     assert counting.steps == []
 
 
+def test_torchs_threads_are_given_back(tmp_path: Path) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        go(tmp_path, variants=["plain"])
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_a_failed_training_is_named_and_what_follows_is_blocked(tmp_path: Path) -> None:
     run, counting = go(tmp_path, lr=1e30)
     rows = run.rows()
@@ -161,6 +171,105 @@ def test_a_failed_training_is_named_and_what_follows_is_blocked(tmp_path: Path) 
     assert todo.ready == ()
     assert {step.kind for step in todo.blocked} == {"train", "prune"}
     assert len(counting.steps) == 1
+
+
+def test_a_training_that_fails_before_the_rewind_epoch_ends_the_run(tmp_path: Path) -> None:
+    run, counting = go(tmp_path, lr=1e30, chain="rewind", rewind_epoch=1, epochs="3ep", variants=["plain"])
+    assert len(counting.steps) == 1
+    assert run.plan.todo(run.store).ready == ()
+    assert [row["accuracy"] for row in run.rows()] == [None, None]
+
+
+def test_a_record_that_is_damaged_is_computed_again_without_being_looked_for(finished: Path, tmp_path: Path) -> None:
+    folder = copied(finished, tmp_path)
+    before = contents(folder / ".store")
+    path = next((folder / ".store" / "objects").rglob(RECORD))
+    path.write_bytes(path.read_bytes().replace(b"0", b"1", 1))  # of the same size
+    Run.opened(folder / "run").rows()
+    _, counting = go(folder)
+    assert len(counting.steps) <= 1
+    assert {name: content for name, content in before.items() if name in contents(folder / ".store")} == contents(
+        folder / ".store"
+    )
+
+
+def test_a_checkpoint_outlives_an_error_in_the_middle(tmp_path: Path) -> None:
+    """An image that cannot be read, say: once it is repaired, the training goes on where it was."""
+    run = Run.new("smoke", tmp_path / "run", changes={**TINY, "epochs": "4ep"})
+    seen: list[int] = []
+
+    class Stumbling(Silent):
+        def epoch(self, step: Step, epoch, epochs: int) -> None:
+            seen.append(epoch.epoch)
+            if seen == [0, 1, 2]:
+                raise ap.InputError("the disk was pulled out")
+
+    with pytest.raises(ap.InputError, match="pulled out"):
+        run.go(Stumbling(), seconds_between_checkpoints=0.0)
+    first = next(iter(run.plan.todo(run.store).ready))
+    run.go(Stumbling(), seconds_between_checkpoints=0.0)
+    assert seen[:4] == [0, 1, 2, 3]
+    assert run.store.has(first.key)
+
+
+def test_a_state_that_is_made_again_does_not_replace_what_was_reported(finished: Path, tmp_path: Path) -> None:
+    """On another machine bits may differ: the first record is what others have built on."""
+    folder = copied(finished, tmp_path)
+    run = Run.opened(folder / "run")
+    dense = run.plan.cells[0].training
+    record = json.loads(run.store.get(dense.key, RECORD))
+    run.store.remove(dense.key)
+    run.store.put(dense.key, {RECORD: json.dumps({**record, "accuracy": 0.123}).encode()}, {})
+    troubles: list[str] = []
+
+    class Listening(Silent):
+        def trouble(self, line: str) -> None:
+            troubles.append(line)
+
+    Run.new("smoke", folder / "run", changes={**TINY, "variants": ["plain", "ap_lite", "solo"]}).go(Listening())
+    assert json.loads(run.store.get(dense.key, RECORD))["accuracy"] == 0.123
+    assert run.store.has(dense.key, STATE)
+    assert any("its first record is kept" in line for line in troubles)
+
+
+def test_a_run_of_somebody_else_that_cannot_be_read_stops_nobody(tmp_path: Path) -> None:
+    (tmp_path / ".store" / "runs").mkdir(parents=True)
+    (tmp_path / ".store" / "runs" / "0.json").write_text("{")
+    run, _ = go(tmp_path, keep="records")
+    assert all(row["accuracy"] is not None for row in run.rows())
+    with pytest.raises(ap.InputError, match="does not name the folder of a run"):
+        collect(run.store, [])
+
+
+def test_a_helper_computes_with_methods_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The helper does all the work here: the process that started it only waits."""
+    (tmp_path / "own_method.py").write_text(
+        "import activeprune as ap\n\n\n@ap.method('own')\ndef own(weight):\n    return weight.abs()\n"
+    )
+    code = "import sys; from activeprune.cli import main; sys.exit(main(sys.argv[1:]))"
+    arguments = ["--import", "own_method", "run", "smoke", "--out", "runs/own", "--set", "method=own",
+                 "--set", "variants=plain", "--set", "cycles=1", "--processes", "1", "--quiet"]  # fmt: skip
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-c", code, *arguments]
+    subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
+    shutil.rmtree(tmp_path / "runs" / ".store")
+    helper = [sys.executable, "-m", "activeprune.experiment.helper", "runs/own", str(os.getpid())]
+    subprocess.run(helper, cwd=tmp_path, env=environment, check=True, capture_output=True)
+    assert len(list((tmp_path / "runs" / ".store" / "objects").rglob(RECORD))) == 3
+    report = [sys.executable, "-c", code, "report", "runs/own"]
+    assert "λ 80.0%" in subprocess.run(
+        report, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True
+    ).stdout  # fmt: skip
+
+
+def test_a_pruning_that_fails_is_named_and_the_other_seeds_go_on(tmp_path: Path) -> None:
+    """All weights but a few are excluded, so that the second cycle finds nothing left to prune."""
+    changes = {**TINY, "variants": ["plain"], "seeds": 2, "cycles": 2, "include": "conv", "p": 0.999, "q": 0.0}
+    run = Run.new("smoke", tmp_path / "run", changes=changes)
+    outcome = run.go()
+    assert len(outcome.failed) == 2
+    assert all("cycle 2 prune" in line and "nothing left to prune" in line for line in outcome.failed)
+    assert [row["accuracy"] is not None for row in run.rows()] == [True, True, False] * 2
 
 
 @pytest.mark.parametrize("chain", ["rewind", "continue"])

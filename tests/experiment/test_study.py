@@ -123,6 +123,9 @@ WRONG = [
     ("lr=[", "cannot be read as YAML"),
     ("keep=some", "keep = 'some'"),
     ("rates=finetune", "unknown key 'rates'"),
+    ("extends=table2", "extends cannot be changed from outside"),
+    ("grid={lr: [1]}", "grid cannot be changed from outside"),
+    ("training=3", "unknown training '3'"),
 ]
 
 
@@ -217,3 +220,28 @@ def test_a_grid_needs_lists(values: object) -> None:
 def test_a_grid_of_wrong_keys_is_refused() -> None:
     with pytest.raises(ap.InputError, match="unknown key 'lrr'"):
         read_grid("table1", grid={"lrr": [1]})
+
+
+def test_another_training_replaces_every_key_of_the_first() -> None:
+    chosen = read_study("table1", {"training": "resnet8-digits"})
+    assert (chosen.training.augment, chosen.training.network.name, chosen.training.precision) == (
+        "none",
+        "resnet8",
+        "fp32",
+    )
+    assert read_study("table6", {"training": "resnet20-standard"}).training.schedule == "drops"
+    here = read_study("table1", {"data.path": "/data", "training": "resnet20-standard"})
+    assert str(here.training.data.path) == "/data"
+
+
+def test_a_rewind_must_end_before_the_training_does() -> None:
+    for epochs in (2, 6):
+        with pytest.raises(ap.InputError, match=f"rewind_epoch = 6: a training of {epochs}ep needs an earlier one"):
+            read_study("table5", {"epochs": epochs})
+
+
+def test_a_grid_and_a_change_of_the_same_key_or_a_value_twice() -> None:
+    with pytest.raises(ap.InputError, match="lr stands in the grid and among the changes"):
+        read_grid("table1", {"lr": 0.1}, {"lr": [0.1, 0.2]})
+    with pytest.raises(ap.InputError, match="one stands there twice"):
+        read_grid("table1", grid={"lr": [0.1, 0.1]})

@@ -22,7 +22,7 @@ from ..core.methods import METHODS
 from ..core.pruning import Pruned, prune_cycle, prune_solo
 from ..data import Feed
 from ..machine import described
-from ..training import Checkpoint, Epoch, Result, Training, train
+from ..training import Checkpoint, Epoch, ForeignCheckpoint, Result, Training, train
 from .artifacts import (
     checkpoint_bytes,
     checkpoint_of,
@@ -46,6 +46,10 @@ class Made:
 
     parts: dict[str, bytes]
     provenance: dict[str, Any]
+
+
+class StepFailed(Exception):
+    """A step that cannot be computed, though its inputs are there; others may still be."""
 
 
 class Compute:
@@ -101,11 +105,9 @@ class Compute:
 
         try:
             result = attempt(self._resumable(step))
-        except InputError:
-            if not self._checkpoint_path(step).exists():
-                raise
-            self.forget(step)  # it was not of this training after all
-            result = attempt(self._resumable(step))
+        except ForeignCheckpoint:
+            self.forget(step)
+            result = attempt(None)
         density = 1.0 if masks is None else masks.density
         parts = {RECORD: record_bytes(training_record(result, density)), STATE: state_bytes(result.state)}
         if result.checkpoint is not None:
@@ -114,10 +116,14 @@ class Compute:
 
     def _resumable(self, step: Train) -> Checkpoint | None:
         """This training's own checkpoint, or the end of the one that it goes on from."""
-        try:
-            return Checkpoint.load(self._checkpoint_path(step))
-        except InputError:
-            self.forget(step)
+        path = self._checkpoint_path(step)
+        if path.exists():
+            try:
+                return Checkpoint.load(path)
+            except InputError as error:
+                if isinstance(error.__cause__, OSError):
+                    raise  # it may be whole, and readable another time
+                self.forget(step)
         if step.resume is not None and self.store.has(step.resume.key, CHECKPOINT):
             return checkpoint_of(self.store.get(step.resume.key, CHECKPOINT))
         return None
@@ -126,7 +132,10 @@ class Compute:
         model = self._model(step.training, step.seed)
         model.load_state_dict(self._state(step.trained))
         masks = Masks.dense(model, step.include, step.exclude) if step.masks is None else self._masks(step.masks)
-        pruned = self._pruned(step, model.to(self.device), masks)
+        try:
+            pruned = self._pruned(step, model.to(self.device), masks)
+        except InputError as error:  # scores that are no numbers, nothing left to prune
+            raise StepFailed(f"seed {step.seed} cycle {step.cycle} prune {step.key}: {error}") from error
         record = {
             "alive": pruned.masks.alive,
             "total": pruned.masks.total,

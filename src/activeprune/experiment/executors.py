@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
+from ..core.errors import InputError
 from ..training import Epoch
-from .compute import Compute
+from .compute import Compute, StepFailed
 from .leases import Lease, Leases
 from .plan import Plan, Todo
 from .steps import Step
@@ -43,10 +44,11 @@ class Observer(Protocol):
 
 @dataclass(frozen=True)
 class Outcome:
-    """How many steps were computed here, and which could not be, because a training before them failed."""
+    """How many steps were computed here, which could not be because a training before them failed, and what failed."""
 
     computed: int
     blocked: tuple[Step, ...]
+    failed: tuple[str, ...] = ()  # one line a step
 
 
 def run_here(
@@ -62,25 +64,37 @@ def run_here(
     Other processes may do the same on the same store: a step that one of them holds is left to it.
     """
     computed = 0
+    failed: dict[str, str] = {}
     while True:
         todo = plan.todo(store)
         observer.planned(todo)
-        if not todo.ready:
-            return Outcome(computed, todo.blocked)
-        step, lease = _taken(todo, leases)
+        ready = [step for step in todo.ready if step.key not in failed]
+        if not ready:
+            return Outcome(computed, todo.blocked, tuple(failed.values()))
+        step, lease = _taken(ready, leases)
         if step is None or lease is None:
             time.sleep(SECONDS_TO_WAIT)
             continue
         with lease, _kept(lease):
             if step.key not in {left.key for left in plan.todo(store).ready}:
                 continue  # another process finished it before the lease was taken
-            if _compute(step, store, compute, observer):
+            try:
+                done = _compute(step, store, compute, observer)
+            except StepFailed as error:
+                failed[step.key] = str(error)
+                observer.trouble(f"failed: {error}")
+                continue
+            if done:
                 computed += 1
+                if step.key in {left.key for left in plan.todo(store).missing}:
+                    raise InputError(
+                        f"{step.kind} {step.key} is done and still counts as missing: the store keeps nothing"
+                    )
         after_step()
 
 
-def _taken(todo: Todo, leases: Leases) -> tuple[Step | None, Lease | None]:
-    for step in todo.ready:
+def _taken(ready: Iterable[Step], leases: Leases) -> tuple[Step | None, Lease | None]:
+    for step in ready:
         if (lease := leases.take(step.key)) is not None:
             return step, lease
     return None, None
@@ -96,9 +110,9 @@ def _compute(step: Step, store: FolderStore, compute: Compute, observer: Observe
         observer.trouble(str(error))
         return False
     store.put(step.key, made.parts, made.provenance)
-    if not store.has(step.key, *made.parts):  # an entry that lost parts, and whose others came out differently here
-        store.remove(step.key)
-        store.put(step.key, made.parts, made.provenance)
+    if lost := {name: part for name, part in made.parts.items() if not store.has(step.key, name)}:
+        observer.trouble(f"{step.kind} {step.key} came out differently this time: its first record is kept")
+        store.put(step.key, lost, made.provenance)
     compute.forget(step)
     observer.finished(step, time.perf_counter() - since)
     return True

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from statistics import fmean, stdev
 from typing import Any
 
 from ..core.errors import InputError
-from .plan import RECORD, Plan
+from .plan import Plan, record_of
 from .steps import Train
 from .store import Store
 
@@ -56,7 +55,7 @@ def rows_of(plan: Plan, store: Store) -> Rows:
     """All cells of a plan, with what the store has of them."""
     rows = Rows()
     for cell in plan.cells:
-        record = _record(store, cell.training.key)
+        record = record_of(store, cell.training.key) or {}
         rows.append(
             {
                 "variant": cell.variant,
@@ -94,7 +93,7 @@ def epoch_lines(plan: Plan, store: Store) -> Iterator[Row]:
         reports[cell.training.key].append(f"{cell.variant}/{cell.cycle}")
     for step in plan.steps.values():
         if isinstance(step, Train):
-            for epoch in _record(store, step.key).get("epochs", []):
+            for epoch in (record_of(store, step.key) or {}).get("epochs", []):
                 yield {"key": step.key, "seed": step.seed, "reported_as": reports.get(step.key, []), **epoch}
 
 
@@ -115,10 +114,3 @@ def _summary(variant: str, cycle: int, group: list[Row]) -> Summary:
         missing=missing,
         failed=failed,
     )
-
-
-def _record(store: Store, key: str) -> Mapping[str, Any]:
-    if not store.has(key, RECORD):
-        return {}
-    found: dict[str, Any] = json.loads(store.get(key, RECORD))
-    return found

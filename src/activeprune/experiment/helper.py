@@ -34,6 +34,7 @@ class Attached(Silent):
 def main() -> None:
     """Works until nothing is left."""
     out, parent = sys.argv[1:]
+    sys.path.insert(0, "")  # where modules of the study's own may be
     try:
         Run.opened(out).work(Attached(int(parent)))
     except (Orphan, KeyboardInterrupt):

@@ -6,10 +6,11 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from .chains import Cell, cells
 from .steps import Init, Prune, Step, Train
-from .store import Store
+from .store import Damaged, Missing, Store
 from .study import Study
 
 RECORD, STATE, MASKS, CHECKPOINT = "record.json", "state.safetensors", "masks.safetensors", "checkpoint.safetensors"
@@ -76,9 +77,9 @@ class Plan:
         """Notes a step and what it lacks, deepest first."""
         if step.key in missing or isinstance(step, Init):  # weights that a seed gives are made where they are needed
             return
-        if store.has(step.key, *parts):
-            if step.key not in failed:
-                failed[step.key] = has_failed(step, store)
+        if step.key not in failed:
+            failed[step.key] = has_failed(step, store)
+        if failed[step.key] or store.has(step.key, *parts):  # a training that failed has failed: it has no other parts
             return
         for role, used in step.inputs.items():
             self._look(used, (part_of(role, used),), store, missing, failed)
@@ -95,7 +96,19 @@ def part_of(role: str, step: Step) -> str:
 
 def has_failed(step: Step, store: Store) -> bool:
     """Whether a finished training ended in a loss that is no number."""
-    return isinstance(step, Train) and json.loads(store.get(step.key, RECORD))["failure"] is not None
+    record = record_of(store, step.key) if isinstance(step, Train) else None
+    return record is not None and record["failure"] is not None
+
+
+def record_of(store: Store, key: str) -> dict[str, Any] | None:
+    """What is reported of a step; None where it is missing, or was damaged and has been set aside."""
+    if not store.has(key, RECORD):
+        return None
+    try:
+        found: dict[str, Any] = json.loads(store.get(key, RECORD))
+    except (Damaged, Missing):
+        return None
+    return found
 
 
 def _with_inputs(step: Step, known: dict[str, Step]) -> Iterator[Step]:

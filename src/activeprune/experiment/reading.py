@@ -49,10 +49,14 @@ def read_grid(
         raise InputError(f"grid = {own!r}: keys with lists of values are needed")
     lists = {**own, **(grid or {})}
     for key in changes or {}:
+        if key in (grid or {}):
+            raise InputError(f"{key} stands in the grid and among the changes: one of them is needed")
         lists.pop(key, None)  # one value was chosen
     for key, several in lists.items():
         if isinstance(several, str) or not isinstance(several, Sequence) or not several:
             raise InputError(f"grid: {key} = {several!r}: a list of values is needed")
+        if len({str(value) for value in several}) != len(several):
+            raise InputError(f"grid: {key} = {list(several)}: one stands there twice")
     studies = {}
     for combination in product(*lists.values()):
         chosen = dict(zip(lists, combination, strict=True))
@@ -102,8 +106,11 @@ def _study(values: Mapping[str, Any]) -> Study:
 
 def _changed(values: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """`training` first, since it brings many keys; "data.path" changes one entry of `data`."""
+    for key in ("extends", "grid"):
+        if key in changes:
+            raise InputError(f"{key} cannot be changed from outside: write a study that has another")
     if "training" in changes:
-        values = {**values, **_resolved(_file(changes["training"], (TRAININGS,)), ())}
+        values = _with_training(values, _resolved(_file(str(changes["training"]), (TRAININGS,)), ()))
     values = dict(values)
     for key, value in changes.items():
         outer, dot, inner = key.partition(".")
@@ -125,8 +132,18 @@ def _resolved(path: Path, below: tuple[Path, ...]) -> dict[str, Any]:
         folders = (path.parent, STUDIES, TRAININGS)
         values = _resolved(_file(str(own.pop("extends")), folders, but=path), (*below, path))
     if "training" in own:
-        values.update(_resolved(_file(str(own.pop("training")), (path.parent, TRAININGS), but=path), (*below, path)))
+        chosen = _resolved(_file(str(own.pop("training")), (path.parent, TRAININGS), but=path), (*below, path))
+        values = _with_training(values, chosen)
     return {**values, **own}
+
+
+def _with_training(values: Mapping[str, Any], training: Mapping[str, Any]) -> dict[str, Any]:
+    """All keys of another training; where the data are stays, if they are the same data."""
+    kept = {key: value for key, value in values.items() if key not in TRAINING_KEYS}
+    before, data = values.get("data"), training.get("data")
+    if isinstance(before, Mapping) and before.get("name") == data:
+        training = {**training, "data": before}
+    return {**kept, **training}
 
 
 def _loaded(path: Path) -> dict[str, Any]:

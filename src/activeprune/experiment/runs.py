@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -31,21 +32,25 @@ from .steps import Step
 from .store import FolderStore
 from .study import Study
 
+IMPORTS = "ACTIVEPRUNE_IMPORT"  # an environment variable: modules that this process and its helpers import
 LARGE = (STATE, CHECKPOINT)  # parts that need not outlast a study
 STUDY_FILE, RUN_FILE, EPOCHS_FILE, SUMMARY_FILE = "study.yaml", "run.json", "epochs.jsonl", "summary.json"
 
 
 def register(store: Path, out: Path) -> None:
     """Lets a store know of a run, so that nothing of it is collected while the run's folder is there."""
-    folder = store / "runs"
-    folder.mkdir(parents=True, exist_ok=True)
     name = hashlib.sha256(os.fsencode(out.resolve())).hexdigest()[:16]
-    (folder / f"{name}.json").write_text(json.dumps({"out": str(out.resolve())}) + "\n", encoding="utf-8")
+    _write(store / "runs" / f"{name}.json", json.dumps({"out": str(out.resolve())}) + "\n")
 
 
 def registered(store: Path) -> list[Run]:
     """The runs that a store knows of and whose folders are still there."""
-    folders = [Path(json.loads(path.read_text())["out"]) for path in sorted((store / "runs").glob("*.json"))]
+    folders = []
+    for path in sorted((store / "runs").glob("*.json")):
+        try:
+            folders.append(Path(json.loads(path.read_text(encoding="utf-8"))["out"]))
+        except (OSError, KeyError, TypeError, ValueError) as error:
+            raise InputError(f"{path} does not name the folder of a run: {error}") from error
     return [Run.opened(folder) for folder in folders if (folder / RUN_FILE).is_file()]
 
 
@@ -121,6 +126,7 @@ class Run:
             raise InputError(f"{folder} holds no run: activeprune run STUDY --out {folder} starts one")
         try:
             told = json.loads((folder / RUN_FILE).read_text(encoding="utf-8"))
+            import_all(told.get("imports", []))
             return cls(read_study(folder / STUDY_FILE), folder, FolderStore(folder / told["store"]))
         except (OSError, KeyError, json.JSONDecodeError) as error:
             raise InputError(f"{folder / RUN_FILE} cannot be read: {error}") from error
@@ -145,7 +151,6 @@ class Run:
     ) -> Outcome:
         """Computes what is missing; what was there before is found again. `processes` work on it at once."""
         self.write_study()
-        register(self.store.root, self.out)
         helpers = [_helper(self.out) for _ in range(processes - 1)]
         try:
             return self.work(observer or Silent(), seconds_between_checkpoints)
@@ -162,25 +167,32 @@ class Run:
         A CPU training runs in one thread: its bits then depend neither on the machine's cores nor on who else works.
         """
         root = self.store.root
-        if self.device == "cpu":
-            torch.set_num_threads(1)
         compute = Compute(self.store, root / "checkpoints", self.device, 0, seconds_between_checkpoints)
 
         def tidy() -> None:
             if self.study.keep != "all":
-                collect(self.store, [self])
+                try:
+                    collect(self.store, [self])
+                except InputError as error:  # a run of somebody else that cannot be read: then nothing is dropped
+                    observer.trouble(f"nothing is tidied away: {error}")
 
-        return run_here(self.plan, self.store, compute, Leases(root), observer, tidy)
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1 if self.device == "cpu" else threads)
+        try:
+            return run_here(self.plan, self.store, compute, Leases(root), observer, tidy)
+        finally:
+            torch.set_num_threads(threads)
 
     def needed(self) -> set[tuple[str, str]]:
         """The large parts of the store that this run keeps: all, what one more cycle would need, or what is left."""
         if self.study.keep == "all":
             return {(key, part) for key in self.plan.steps for part in LARGE}
-        plan = self.plan
-        if self.study.keep == "frontier":
-            one_more = {"cycles": self.study.cycles + 1, "report_cycles": (*self.study.reported, self.study.cycles + 1)}
-            plan = Plan(Study(**{**dict(self.study), **one_more}))
-        return plan.todo(self.store).needed()
+        return self.frontier() if self.study.keep == "frontier" else self.plan.todo(self.store).needed()
+
+    def frontier(self) -> set[tuple[str, str]]:
+        """What the steps that are missing, and those of one more cycle, read."""
+        one_more = {"cycles": self.study.cycles + 1, "report_cycles": (*self.study.reported, self.study.cycles + 1)}
+        return Plan(Study(**{**dict(self.study), **one_more})).todo(self.store).needed()
 
     def rows(self) -> Rows:
         """What was found so far, one row a cell and seed."""
@@ -189,15 +201,17 @@ class Run:
     def write_study(self) -> None:
         """The study as it is run, and where its store is, so that the folder says what it is."""
         store = os.path.relpath(self.store.root, self.out)
-        self._write(STUDY_FILE, written(self.study))
-        self._write(RUN_FILE, json.dumps({"store": store}) + "\n")
+        _write(self.out / STUDY_FILE, written(self.study))
+        modules = [name for name in os.environ.get(IMPORTS, "").split(",") if name]
+        _write(self.out / RUN_FILE, json.dumps({"store": store, "imports": modules}) + "\n")
+        register(self.store.root, self.out)
 
     def write_records(self) -> None:
         """One line an epoch and one summary, from what is in the store."""
         lines = [json.dumps(line, sort_keys=True) for line in epoch_lines(self.plan, self.store)]
-        self._write(EPOCHS_FILE, "".join(f"{line}\n" for line in lines))
+        _write(self.out / EPOCHS_FILE, "".join(f"{line}\n" for line in lines))
         cells = [cell.as_dict() for cell in summaries(self.rows())]
-        self._write(SUMMARY_FILE, json.dumps({"cells": cells}, indent=1) + "\n")
+        _write(self.out / SUMMARY_FILE, json.dumps({"cells": cells}, indent=1) + "\n")
 
     def write_csv(self) -> Path:
         """The rows as a table for other programs."""
@@ -226,11 +240,22 @@ class Run:
             writer.close()
         return folder
 
-    def _write(self, name: str, text: str) -> None:
+
+def import_all(modules: Iterable[str]) -> None:
+    """Imports the modules that a study needs for methods, networks or data of its own."""
+    for module in modules:
         try:
-            self.out.mkdir(parents=True, exist_ok=True)
-            part = self.out / f".{name}.{os.getpid()}.part"
-            part.write_text(text, encoding="utf-8")
-            part.replace(self.out / name)
-        except OSError as error:
-            raise InputError(f"{self.out / name} cannot be written: {error.strerror}") from error
+            import_module(module)
+        except Exception as error:  # whatever a stranger's module does when it is imported
+            raise InputError(f"module {module!r} cannot be imported: {type(error).__name__}: {error}") from error
+
+
+def _write(path: Path, text: str) -> None:
+    """Under another name first, so that nobody sees half a file."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.write_text(text, encoding="utf-8")
+        part.replace(path)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror}") from error

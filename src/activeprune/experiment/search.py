@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
-from .plan import RECORD
+from .plan import record_of
 from .reading import written
 from .runs import Run, store_beside
 from .study import Study
@@ -30,6 +28,11 @@ class Search:
         shared = store_beside(out, store)
         return cls({label: Run(study, out / label, shared) for label, study in studies.items()}, out)
 
+    def register(self) -> None:
+        """Lets the store know of all studies, so that the first does not tidy away what the others need."""
+        for run in self.runs.values():
+            run.write_study()
+
     def validation(self) -> dict[str, float]:
         """Of every study that is finished, the mean validation accuracy over its cells, at their best epochs."""
         return {label: fmean(found) for label, run in self.runs.items() if (found := _validation_accuracies(run))}
@@ -49,10 +52,8 @@ def _validation_accuracies(run: Run) -> list[float] | None:
     """One number a cell; None where a cell is missing or failed."""
     accuracies = []
     for cell in run.plan.cells:
-        if not run.store.has(cell.training.key, RECORD):
-            return None
-        record: dict[str, Any] = json.loads(run.store.get(cell.training.key, RECORD))
-        if record["failure"] is not None:
+        record = record_of(run.store, cell.training.key)
+        if record is None or record["failure"] is not None:
             return None
         best = next(epoch for epoch in record["epochs"] if epoch["epoch"] == record["best_epoch"])
         accuracies.append(best["validation_accuracy"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import MISSING, dataclass, fields
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, ClassVar, Literal
 
 from ..core.methods import Scope
@@ -115,8 +115,14 @@ def identity(training: Training) -> dict[str, Any]:
     told: dict[str, Any] = training.model_dump(mode="json", exclude_defaults=True)
     path = told["data"].pop("path", None)
     if training.data.name == "imagefolder" and path is not None:
-        told["data"]["content"] = fingerprint(path)
+        told["data"]["content"] = _content(path)
     return told
+
+
+@cache
+def _content(path: str) -> str:
+    """A folder is looked at once: it must not change while it is being used."""
+    return fingerprint(path)
 
 
 def _plain(value: Any) -> Any:

@@ -96,6 +96,10 @@ class Study(Settings):
             raise InputError(f"variants = {wrong[0]}: nothing has moved before a training, only plain is possible")
         if self.which_chain != "rewind" and (self.rewind_epoch or self.movement_from == "rewind"):
             raise InputError(f"rewind_epoch and movement_from belong to chain rewind, not to {self.which_chain}")
+        if self.training.epochs.unit == "ep" and self.from_epoch >= self.training.epochs.count:
+            raise InputError(
+                f"rewind_epoch = {self.from_epoch}: a training of {self.training.epochs} needs an earlier one"
+            )
         if dict(self.training.network.options).get("pretrained") and self.which_chain == "reinit":
             raise InputError("pretrained weights and chain = reinit: drawing new ones would discard them")
         if (self.retrain == "s_cyc") != (self.lr_high is not None):
@@ -133,6 +137,8 @@ class Study(Settings):
     @property
     def from_epoch(self) -> int:
         """Where a rewound training starts."""
+        if self.which_chain != "rewind":
+            return 0
         if self.rewind_epoch is not None:
             return self.rewind_epoch
         return IMP_REWIND_EPOCH if self.method.name == "imp" else 0

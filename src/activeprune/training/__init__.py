@@ -2,7 +2,7 @@
 
 from .duration import Duration
 from .loop import train
-from .result import Checkpoint, Epoch, Failure, Result
+from .result import Checkpoint, Epoch, Failure, ForeignCheckpoint, Result
 from .schedules import learning_rates
 from .settings import DataChoice, NetworkChoice, Training
 
@@ -12,6 +12,7 @@ __all__ = [
     "Duration",
     "Epoch",
     "Failure",
+    "ForeignCheckpoint",
     "NetworkChoice",
     "Result",
     "Training",

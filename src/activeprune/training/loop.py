@@ -20,7 +20,7 @@ from ..data import Feed
 from ..machine import device as usable_device
 from .course import Course
 from .member import Member
-from .result import Checkpoint, Epoch, Result
+from .result import Checkpoint, Epoch, ForeignCheckpoint, Result
 from .schedules import learning_rates
 from .settings import Training
 
@@ -127,9 +127,9 @@ def _check_feed(feed: Feed, training: Training, seed: int, device: torch.device)
 
 def _checked(resume: Checkpoint, of: str, first: int, last: int) -> Checkpoint:
     if resume.of != of:
-        raise InputError("the checkpoint is of another training: settings, seed, masks or first epoch differ")
+        raise ForeignCheckpoint("the checkpoint is of another training: settings, seed, masks or first epoch differ")
     if not first <= resume.epoch <= last:
-        raise InputError(f"a checkpoint after epoch {resume.epoch} of a training from {first} to {last}")
+        raise ForeignCheckpoint(f"a checkpoint after epoch {resume.epoch} of a training from {first} to {last}")
     return resume
 
 

@@ -81,6 +81,10 @@ def best_epoch(epochs: Sequence[Epoch], rule: EarlyStop) -> Epoch:
     return max(epochs, key=lambda epoch: epoch.validation_accuracy)
 
 
+class ForeignCheckpoint(InputError):
+    """A checkpoint that does not belong to the training that it was given to."""
+
+
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
     """A training between two epochs. Its random state is the epoch number."""
