@@ -31,8 +31,7 @@ class Log:
         self.file = file
         self.left = 0
         self.total: int | None = None
-        self.since = time.monotonic()  # when the present epoch began
-        self.steps = 0  # of its training before it
+        self.epochs: dict[str, tuple[float, int]] = {}  # of every training when its last epoch ended, and its steps
 
     def planned(self, todo: Todo) -> None:
         """Counts what is left; the first time, says it."""
@@ -42,8 +41,7 @@ class Log:
             self._say(f"{self.left} steps to do")
 
     def started(self, step: Step) -> None:
-        """Begins to measure."""
-        self.since, self.steps = time.monotonic(), -1
+        """Nothing: the first epoch says it."""
 
     def epoch(self, step: Step, epoch: Epoch, epochs: int) -> None:
         """Loss, accuracies and speed of an epoch."""
@@ -51,11 +49,12 @@ class Log:
 
     def _speed(self, step: Step, epoch: Epoch) -> str:
         """Images a second, evaluation included; nothing for the first epoch, which also loads."""
-        before, since = self.steps, self.since
-        self.since, self.steps = time.monotonic(), epoch.step
-        if before < 0 or not isinstance(step, Train):
+        now = time.monotonic()
+        since, before = self.epochs.get(step.key, (now, epoch.step))
+        self.epochs[step.key] = now, epoch.step
+        if since == now or not isinstance(step, Train):
             return ""
-        return f" {(epoch.step - before) * step.training.batch / max(self.since - since, 1e-9):,.0f} images/s"
+        return f" {(epoch.step - before) * step.training.batch / (now - since):,.0f} images/s"
 
     def finished(self, step: Step, seconds: float) -> None:
         """A step and how long it took."""
@@ -85,12 +84,12 @@ class Terminal(Log):
 
     def started(self, step: Step) -> None:
         """Shows which step begins."""
-        super().started(step)
         self.step = described(step)
         self._show("")
 
     def epoch(self, step: Step, epoch: Epoch, epochs: int) -> None:
         """Shows the epoch."""
+        self.step = described(step)
         self._show(epoch_line(epoch, epochs) + self._speed(step, epoch))
 
     def finished(self, step: Step, seconds: float) -> None:

@@ -12,6 +12,7 @@ import torch
 
 import activeprune as ap
 from activeprune.experiment.findings import summaries
+from activeprune.experiment.helpers import Helpers
 from activeprune.experiment.plan import RECORD, STATE
 from activeprune.experiment.runs import Run, Silent, collect
 from activeprune.experiment.steps import Prune, Step, Train
@@ -121,9 +122,40 @@ def test_damage_that_is_met_on_the_way_does_not_stop_a_run(finished: Path, tmp_p
 
 
 def test_several_processes_share_the_work(finished: Path, tmp_path: Path) -> None:
+    counting = Counting()
     run = Run.new("smoke", tmp_path / "run", changes=TINY)
-    run.go(processes=2)
+    run.go(counting, processes=2)
+    told = [step.key for step in counting.steps]
+    assert len(told) == len(set(told))  # nobody did what another had done
+    assert set(told) <= set(run.plan.steps)
     assert contents(tmp_path / ".store") == contents(finished / ".store")
+
+
+def test_a_helper_does_the_work_and_says_so(finished: Path, tmp_path: Path) -> None:
+    """Alone, while this process only listens."""
+    counting = Counting()
+    run = Run.new("smoke", tmp_path / "run", changes=TINY)
+    run.write_study()
+    with Helpers(run.out, 1, run.plan, counting) as helpers:
+        helpers.wait()
+    assert [step.kind for step in counting.steps].count("train") == 3
+    assert contents(tmp_path / ".store") == contents(finished / ".store")
+
+
+def test_a_helper_that_breaks_is_reported(tmp_path: Path) -> None:
+    run = Run.new("smoke", tmp_path / "run", changes=TINY)
+    run.write_study()
+    (tmp_path / "run" / "study.yaml").write_text("no: study")
+    troubles: list[str] = []
+
+    class Listening(Silent):
+        def trouble(self, line: str) -> None:
+            troubles.append(line)
+
+    with Helpers(run.out, 1, run.plan, Listening()) as helpers:
+        helpers.wait()
+    assert len(troubles) == 1
+    assert "a helper process ended with code 1" in troubles[0]
 
 
 def test_a_step_that_another_process_holds_is_left_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

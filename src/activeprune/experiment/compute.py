@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -91,8 +92,9 @@ class Compute:
         def after_epoch(epoch: Epoch, checkpoint: Callable[[], Checkpoint]) -> None:
             nonlocal saved
             if time.monotonic() - saved >= self.seconds_between_checkpoints:
-                self.checkpoints.mkdir(parents=True, exist_ok=True)
-                checkpoint().save(self._checkpoint_path(step))
+                with suppress(InputError, OSError):  # a full disk, say: the training itself can go on without
+                    self.checkpoints.mkdir(parents=True, exist_ok=True)
+                    checkpoint().save(self._checkpoint_path(step))
                 saved = time.monotonic()
             if on_epoch is not None:
                 on_epoch(step, epoch, -(-step.training.epochs.steps(feed.steps) // feed.steps))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+from dataclasses import asdict
+from typing import Any
 
 from ..training import Epoch
 from .runs import Run, Silent
@@ -14,8 +17,8 @@ class Orphan(Exception):
     """The process that asked for help is gone."""
 
 
-class Attached(Silent):
-    """Stops with the process that started it."""
+class Telling(Silent):
+    """One line of JSON an event, for the process that asked; without it, there is nobody to work for."""
 
     def __init__(self, parent: int) -> None:
         self.parent = parent
@@ -26,9 +29,24 @@ class Attached(Silent):
             raise Orphan
 
     def epoch(self, step: Step, epoch: Epoch, epochs: int) -> None:
-        """Looks whether anybody still waits for the result."""
+        """An epoch of a training."""
+        self._tell(event="epoch", key=step.key, epoch=asdict(epoch), epochs=epochs)
+
+    def finished(self, step: Step, seconds: float) -> None:
+        """A step is in the store."""
+        self._tell(event="finished", key=step.key, seconds=seconds)
+
+    def trouble(self, line: str) -> None:
+        """Something was damaged, or failed."""
+        self._tell(event="trouble", line=line)
+
+    def _tell(self, **event: Any) -> None:
         if os.getppid() != self.parent:
             raise Orphan
+        try:
+            print(json.dumps(event), flush=True)
+        except BrokenPipeError as error:
+            raise Orphan from error
 
 
 def main() -> None:
@@ -36,9 +54,9 @@ def main() -> None:
     out, parent = sys.argv[1:]
     sys.path.insert(0, "")  # where modules of the study's own may be
     try:
-        Run.opened(out).work(Attached(int(parent)))
+        Run.opened(out).work(Telling(int(parent)))
     except (Orphan, KeyboardInterrupt):
-        return
+        os._exit(0)  # nothing is left to flush or to wait for
 
 
 if __name__ == "__main__":

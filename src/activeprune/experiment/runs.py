@@ -7,8 +7,6 @@ import hashlib
 import json
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,6 +23,7 @@ from ..training import Epoch
 from .compute import SECONDS_BETWEEN_CHECKPOINTS, Compute
 from .executors import Observer, Outcome, run_here
 from .findings import Rows, epoch_lines, rows_of, summaries
+from .helpers import Helpers
 from .leases import Leases
 from .plan import CHECKPOINT, STATE, Plan, Todo
 from .reading import read_study, written
@@ -64,11 +63,6 @@ def collect(store: FolderStore, runs: Iterable[Run]) -> int:
             if part in entry.parts and (entry.key, part) not in needed:
                 freed += store.drop(entry.key, part)
     return freed
-
-
-def _helper(out: Path) -> subprocess.Popen[bytes]:
-    """Another process that works on the same run."""
-    return subprocess.Popen([sys.executable, "-m", "activeprune.experiment.helper", str(out), str(os.getpid())])
 
 
 def store_beside(out: Path, store: str | Path | None) -> FolderStore:
@@ -151,14 +145,11 @@ class Run:
     ) -> Outcome:
         """Computes what is missing; what was there before is found again. `processes` work on it at once."""
         self.write_study()
-        helpers = [_helper(self.out) for _ in range(processes - 1)]
+        observer = observer or Silent()
         try:
-            return self.work(observer or Silent(), seconds_between_checkpoints)
+            with Helpers(self.out, processes - 1, self.plan, observer):
+                return self.work(observer, seconds_between_checkpoints)
         finally:
-            for helper in helpers:
-                helper.terminate()
-            for helper in helpers:
-                helper.wait()
             self.write_records()
 
     def work(self, observer: Observer, seconds_between_checkpoints: float = SECONDS_BETWEEN_CHECKPOINTS) -> Outcome:

@@ -107,6 +107,8 @@ class Checkpoint:
         try:
             save_file(tensors, unfinished, metadata={"checkpoint": json.dumps(told)})
             unfinished.replace(path)
+        except (OSError, SafetensorError) as error:
+            raise InputError(f"{path} cannot be written: {error}") from error
         finally:
             unfinished.unlink(missing_ok=True)
 
