@@ -12,7 +12,6 @@ from rich.text import Text
 
 from .experiment.executors import Observer
 from .experiment.plan import Todo
-from .experiment.runs import Silent
 from .experiment.steps import Prune, Step, Train
 from .training import Epoch
 
@@ -20,11 +19,11 @@ from .training import Epoch
 def observer(quiet: bool) -> Observer:
     """For a terminal, for a log, or for nobody; on standard error."""
     if quiet:
-        return Silent()
+        return Observer()
     return Terminal(sys.stderr) if sys.stderr.isatty() else Log(sys.stderr)
 
 
-class Log:
+class Log(Observer):
     """One line an epoch and one a step."""
 
     def __init__(self, file: TextIO) -> None:

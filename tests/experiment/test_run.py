@@ -11,10 +11,11 @@ import pytest
 import torch
 
 import activeprune as ap
+from activeprune.experiment.executors import Observer
 from activeprune.experiment.findings import summaries
 from activeprune.experiment.helpers import Helpers
 from activeprune.experiment.plan import RECORD, STATE
-from activeprune.experiment.runs import Run, Silent, collect
+from activeprune.experiment.runs import Run, collect
 from activeprune.experiment.steps import Prune, Step, Train
 
 TINY = {"variants": ["plain", "ap_lite"], "cycles": 1}
@@ -27,7 +28,7 @@ def contents(store: Path) -> dict[str, bytes]:
     return {str(path.relative_to(store)): path.read_bytes() for path in found if path.name != "provenance.json"}
 
 
-class Counting(Silent):
+class Counting(Observer):
     """Notes what is computed."""
 
     def __init__(self) -> None:
@@ -148,7 +149,7 @@ def test_a_helper_that_breaks_is_reported(tmp_path: Path) -> None:
     (tmp_path / "run" / "study.yaml").write_text("no: study")
     troubles: list[str] = []
 
-    class Listening(Silent):
+    class Listening(Observer):
         def trouble(self, line: str) -> None:
             troubles.append(line)
 
@@ -230,7 +231,7 @@ def test_a_checkpoint_outlives_an_error_in_the_middle(tmp_path: Path) -> None:
     run = Run.new("smoke", tmp_path / "run", changes={**TINY, "epochs": "4ep"})
     seen: list[int] = []
 
-    class Stumbling(Silent):
+    class Stumbling(Observer):
         def epoch(self, step: Step, epoch, epochs: int) -> None:
             seen.append(epoch.epoch)
             if seen == [0, 1, 2]:
@@ -254,7 +255,7 @@ def test_a_state_that_is_made_again_does_not_replace_what_was_reported(finished:
     run.store.put(dense.key, {RECORD: json.dumps({**record, "accuracy": 0.123}).encode()}, {})
     troubles: list[str] = []
 
-    class Listening(Silent):
+    class Listening(Observer):
         def trouble(self, line: str) -> None:
             troubles.append(line)
 

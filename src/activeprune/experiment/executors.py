@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
 
 from ..core.errors import InputError
 from ..training import Epoch
@@ -20,8 +19,8 @@ from .store import Damaged, FolderStore, Missing
 SECONDS_TO_WAIT = 0.5  # for a step that another process is computing
 
 
-class Observer(Protocol):
-    """Somebody who wants to know how it goes."""
+class Observer:
+    """Somebody who is told how it goes; this one says nothing."""
 
     def planned(self, todo: Todo) -> None:
         """What is left to do, each time it has changed."""

@@ -9,7 +9,8 @@ from dataclasses import asdict
 from typing import Any
 
 from ..training import Epoch
-from .runs import Run, Silent
+from .executors import Observer
+from .runs import Run
 from .steps import Step
 
 
@@ -17,7 +18,7 @@ class Orphan(Exception):
     """The process that asked for help is gone."""
 
 
-class Telling(Silent):
+class Telling(Observer):
     """One line of JSON an event, for the process that asked; without it, there is nobody to work for."""
 
     def __init__(self, parent: int) -> None:

@@ -19,15 +19,13 @@ import torch
 from ..core.errors import InputError
 from ..extras import need
 from ..machine import device as usable_device
-from ..training import Epoch
 from .compute import SECONDS_BETWEEN_CHECKPOINTS, Compute
 from .executors import Observer, Outcome, run_here
 from .findings import Rows, epoch_lines, rows_of, summaries
 from .helpers import Helpers
 from .leases import Leases
-from .plan import CHECKPOINT, STATE, Plan, Todo
+from .plan import CHECKPOINT, STATE, Plan
 from .reading import read_study, written
-from .steps import Step
 from .store import FolderStore
 from .study import Study
 
@@ -68,28 +66,6 @@ def collect(store: FolderStore, runs: Iterable[Run]) -> int:
 def store_beside(out: Path, store: str | Path | None) -> FolderStore:
     """The store that is named, or the one that all runs in the same folder share."""
     return FolderStore(out.parent / ".store" if store is None else store)
-
-
-class Silent:
-    """An observer that says nothing."""
-
-    def planned(self, todo: Todo) -> None:
-        """Nothing."""
-
-    def started(self, step: Step) -> None:
-        """Nothing."""
-
-    def epoch(self, step: Step, epoch: Epoch, epochs: int) -> None:
-        """Nothing."""
-
-    def finished(self, step: Step, seconds: float) -> None:
-        """Nothing."""
-
-    def trouble(self, line: str) -> None:
-        """Nothing."""
-
-    def close(self) -> None:
-        """Nothing."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +121,7 @@ class Run:
     ) -> Outcome:
         """Computes what is missing; what was there before is found again. `processes` work on it at once."""
         self.write_study()
-        observer = observer or Silent()
+        observer = observer or Observer()
         try:
             with Helpers(self.out, processes - 1, self.plan, observer):
                 return self.work(observer, seconds_between_checkpoints)
