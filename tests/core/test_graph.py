@@ -422,3 +422,11 @@ def test_stacked_and_sliced_tensors_keep_their_neurons() -> None:
 def test_a_matrix_product_with_a_transposed_parameter_is_a_layer() -> None:
     net = linear_net(lambda net, x: net.b(net.a(x).relu() @ net.c.weight.T), "a", "b", "c")
     assert ap.trace(net, VECTOR).feeding("b.weight") == names("c")
+
+
+@pytest.mark.parametrize("how", [{"scale_factor": 2}, {"size": (6, 6)}, {"scale_factor": 2, "mode": "bilinear"}])
+def test_scaled_images_keep_their_channels(how: dict) -> None:
+    net = Net(lambda net, x: net.b(nn.functional.interpolate(net.a(x), **how)), a=conv(2, 3), b=conv(3, 1))
+    graph = ap.trace(net, IMAGE)
+    assert graph.barriers == ()
+    assert graph.feeding("b.weight") == names("a")

@@ -94,7 +94,8 @@ def activation(wiring: Wiring, call: Call) -> Value:
 def averaged(wiring: Wiring, call: Call) -> Value:
     """Weighted means over neighbouring pixels."""
     ids = _ids(call.first)
-    if ids.ndim != 2 + len(call.arguments.get("kernel_size") or call["output_size"]):
+    given = (call.arguments.get(name) for name in ("kernel_size", "output_size", "scale_factors"))
+    if ids.ndim != 2 + len(next(sizes for sizes in given if sizes)):
         raise Opaque("it has no batch axis")
     if prod(ids.shape[2:]) != 1:
         raise Opaque("different neurons at different pixels are averaged")
