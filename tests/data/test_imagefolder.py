@@ -110,3 +110,13 @@ def test_the_fingerprint_is_of_names_and_sizes_not_of_place_and_time(folder: Pat
     renamed = fingerprint(tmp_path / "copy")
     (folder / "train" / "cat" / "d.bmp").write_bytes((folder / "train" / "cat" / "d.bmp").read_bytes() + b"\0")
     assert len({before, renamed, fingerprint(folder)}) == 3
+
+
+def test_a_folder_that_was_found_whole_is_not_decoded_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from activeprune.data import imagefolder
+
+    seen: list[Path] = []
+    monkeypatch.setattr(imagefolder, "_decode", seen.append)
+    load("imagefolder", folder)
+    load("imagefolder", folder)
+    assert sorted(seen) == sorted([*load("imagefolder", folder).train.paths, *load("imagefolder", folder).test.paths])

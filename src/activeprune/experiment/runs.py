@@ -134,7 +134,9 @@ class Run:
         A CPU training runs in one thread: its bits then depend neither on the machine's cores nor on who else works.
         """
         root = self.store.root
-        compute = Compute(self.store, root / "checkpoints", self.device, 0, seconds_between_checkpoints)
+        compute = Compute(
+            self.store, root / "checkpoints", self.device, os.cpu_count() or 0, seconds_between_checkpoints
+        )
 
         def tidy() -> None:
             if self.study.keep != "all":

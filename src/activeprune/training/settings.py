@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -61,9 +62,9 @@ class Choice(Settings):
     options: tuple[tuple[str, Scalar], ...] = ()
 
     @classmethod
+    @abstractmethod
     def known_options(cls, name: str) -> Mapping[str, Any]:
         """The options of what has this name, and their defaults; an error if nothing has."""
-        raise NotImplementedError
 
     @model_validator(mode="before")
     @classmethod
