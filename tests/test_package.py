@@ -41,11 +41,10 @@ MAY_IMPORT = {  # each room, and the rooms of this package that it may look into
     "data": {"core", "extras"},
     "training": {"core", "networks", "data", "machine"},
     "experiment": {"", "core", "extras", "networks", "data", "training", "machine"},
-    "progress": {"experiment", "training"},
     "report": set(),
     "bench": {"core"},
     "__init__": {"", "core", "networks", "experiment"},
-    "cli": {"", "core", "extras", "machine", "networks", "data", "experiment", "progress", "report", "bench"},
+    "cli": {"", "core", "extras", "machine", "networks", "data", "training", "experiment", "report", "bench"},
     "__main__": {"cli"},
 }
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import platform
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -38,3 +40,14 @@ def processor() -> str:
 def gpus() -> list[str]:
     """The names of the GPUs that torch can use."""
     return [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+
+
+@contextmanager
+def one_thread(device: str) -> Iterator[None]:
+    """A CPU training runs in one thread: its bits then depend neither on the machine's cores nor on who else works."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1 if device == "cpu" else threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

@@ -1,4 +1,4 @@
-"""Runs a study again and again, each time killed at another moment, until it is done: `python -m … OUT SEED KILLS`.
+"""Runs a study again and again, each time killed at another moment: `python -m … OUT SEED KILLS [late]`.
 
 The timer's signal ends a process at once, as `kill -9` does: nothing is cleaned up. Children are forked, so that they
 need not import torch anew; this process itself computes nothing.
@@ -17,16 +17,17 @@ import torch
 from activeprune.experiment.runs import Run
 
 CHANGES = {"epochs": "2ep", "cycles": 2, "variants": ["plain", "ap_lite", "ap_pro"]}
+LATE = {**CHANGES, "chain": "rewind", "rewind_epoch": 1, "epochs": "3ep", "keep": "records"}
 
 
-def attempt(out: str, seconds: float | None) -> tuple[bool, float]:
+def attempt(out: str, changes: dict, seconds: float | None) -> tuple[bool, float]:
     """Whether the run got to its end before the timer, and how long it took."""
     began = time.monotonic()
     child = os.fork()
     if child == 0:
         if seconds is not None:
             signal.setitimer(signal.ITIMER_REAL, seconds)
-        Run.new("smoke", out, changes=CHANGES).go(seconds_between_checkpoints=0.0)
+        Run.new("smoke", out, changes=changes).go(seconds_between_checkpoints=0.0)
         os._exit(0)
     _, status = os.waitpid(child, 0)
     if not os.WIFSIGNALED(status) and os.WEXITSTATUS(status):
@@ -36,17 +37,18 @@ def attempt(out: str, seconds: float | None) -> tuple[bool, float]:
 
 def main() -> None:
     out, seed, kills = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    changes = LATE if "late" in sys.argv else CHANGES
     torch.set_num_threads(1)
-    Run.new("smoke", f"{out}/reference/run", changes=CHANGES).study.training.feed(0)  # imports what loads the data
-    _, whole = attempt(f"{out}/reference/run", None)
+    Run.new("smoke", f"{out}/reference/run", changes=changes).study.training.feed(0)  # imports what loads the data
+    _, whole = attempt(f"{out}/reference/run", changes, None)
     draw = random.Random(seed)
     done, killed = False, 0
     while killed < kills:
         if done:  # there are more moments to try: once more from an empty store
             os.rename(f"{out}/killed", f"{out}/killed-{killed}")
-        done, _ = attempt(f"{out}/killed/run", draw.uniform(0.0, whole))
+        done, _ = attempt(f"{out}/killed/run", changes, draw.uniform(0.0, whole))
         killed += not done
-    attempt(f"{out}/killed/run", None)
+    attempt(f"{out}/killed/run", changes, None)
     print(killed)
 
 

@@ -1,11 +1,15 @@
 """Which trainings a study consists of, against counts and chains worked out by hand."""
 
 import pytest
+from torch import Tensor, nn
 
+import activeprune as ap
 from activeprune.experiment.plan import Plan
-from activeprune.experiment.steps import Init, Prune, Step, Train
+from activeprune.experiment.steps import Init, Prune, Step, Train, identity
 from activeprune.experiment.study import Study
+from activeprune.networks import network
 from activeprune.training import Training
+from activeprune.training.settings import DataChoice, NetworkChoice
 
 TRAINING = Training(network="resnet8", data="digits", lr=0.1, epochs="10ep", batch=32)
 BRANCHES = ("ap_lite", "no_rewind", "solo")
@@ -177,18 +181,89 @@ def test_inputs_come_before_what_needs_them() -> None:
         seen.add(step.key)
 
 
+RECORDED = {
+    "an initialisation": "e9c48e41b4f647e2cd658db9503f9234",
+    "a dense training": "f89806853558d8172d874d67ee454c1e",
+    "a training with more settings": "69c3baf190bdd2ac9b194012507ae273",
+    "X and AP": "9eb23666689837b0aaeecd4064bf148d",
+    "a retraining": "a9fa636b8ada49cc5613bd77678fe0d9",
+    "first epochs": "457c0874e7dd37d90d9a28def9acff14",
+    "options": "f7b976fa71d02a6cdee13b2ec5049fdb",
+    "a rule and a scope": "cf56acbcc65c35be1d39543c9e2edb26",
+    "a choice of layers": "7abdee95d811a81f2960b46708aeabac",
+    "solo": "38eff9d7b3187c3b88a6f1d9a1e38e6f",
+    "end": "f31d5ad6a2289317f1b1d897425fd27f",
+    "before training": "aa702cb33a59aa960e4c07b7d18d7cf4",
+}
+
+
 def test_keys_are_the_same_for_ever() -> None:
     """Recorded: a default that changes, or a field that is renamed, would orphan every result."""
-    t1 = Train(TRAINING, 0, Init(TRAINING, 0, 1))
-    steps: list[Step] = [
-        Init(TRAINING, 0, 1),
-        t1,
-        Prune(TRAINING, 0, 1, t1, Init(TRAINING, 0, 1), None, "global_magnitude", 0.2, 0.02),
-        Train(TRAINING, 0, t1, Prune(TRAINING, 0, 1, t1, None, None, "lamp", 0.2), first=2),
-    ]
-    assert [step.key for step in steps] == [
-        "e9c48e41b4f647e2cd658db9503f9234",
-        "f89806853558d8172d874d67ee454c1e",
-        "c2c86a931ef47f3900c8c0a3e4182439",
-        "c4bbed038046d0d19cdbfdf5e9eb426e",
-    ]
+    i1 = Init(TRAINING, 0, 1)
+    t1 = Train(TRAINING, 0, i1)
+    lamp = Prune(TRAINING, 0, 1, t1, None, None, "lamp", 0.2)
+    other = TRAINING.model_copy(update={"precision": "bf16", "weight_decay": 1e-4, "label_smoothing": 0.1})
+    steps: dict[str, Step] = {
+        "an initialisation": i1,
+        "a dense training": t1,
+        "a training with more settings": Train(other, 3, Init(other, 3, 2)),
+        "X and AP": Prune(TRAINING, 0, 1, t1, i1, None, "global_magnitude", 0.2, 0.02),
+        "a retraining": Train(TRAINING, 0, t1, lamp, first=2),
+        "first epochs": Train(TRAINING, 0, i1, last=2),
+        "options": Prune(TRAINING, 0, 1, t1, None, lamp, "obd", 0.2, options=(("probes", 8),), score_batches=3),
+        "a rule and a scope": Prune(TRAINING, 0, 2, t1, i1, lamp, "lamp", 0.2, 0.1, rule="negative", scope="layer"),
+        "a choice of layers": Prune(TRAINING, 0, 1, t1, None, None, "lamp", 0.2, include=("conv*",), exclude=("fc",)),
+        "solo": Prune(TRAINING, 0, 1, t1, i1, None, "lamp", 0.2, mode="solo"),
+        "end": Prune(TRAINING, 0, 1, t1, i1, lamp, "lamp", 0.0, 0.02, mode="end"),
+        "before training": Prune(other, 0, 1, i1, None, None, "snip", 0.2),
+    }
+    assert {what: step.key for what, step in steps.items()} == RECORDED
+
+
+def test_what_is_written_out_and_equal_to_the_default_is_the_default() -> None:
+    known = {"scope": "global", "score_batches": 20, "include": [], "exclude": []}
+    assert set(plan(method="global_gradient", **known).steps) == set(plan(method="global_gradient").steps)
+    assert set(plan(method="global_gradient", scope="layer").steps) != set(plan(method="global_gradient").steps)
+    assert set(plan(method="layer_magnitude", scope="layer").steps) == set(plan(method="layer_magnitude").steps)
+
+
+def test_a_pruning_before_training_does_not_depend_on_how_the_training_goes_on() -> None:
+    slower = TRAINING.model_copy(update={"lr": 0.001})
+    one, two = (Prune(t, 0, 1, Init(t, 0, 1), None, None, "snip", 0.2).key for t in (TRAINING, slower))
+    assert one == two
+    smoothed = TRAINING.model_copy(update={"label_smoothing": 0.1})
+    assert Prune(smoothed, 0, 1, Init(smoothed, 0, 1), None, None, "snip", 0.2).key != one
+
+
+def test_code_of_ones_own_has_a_version() -> None:
+    def own(weight: Tensor) -> Tensor:
+        return weight
+
+    keys = []
+    for version in (1, 2):
+        ap.method("versioned", version=version)(own)
+        keys.append(Prune(TRAINING, 0, 1, Init(TRAINING, 0, 1), None, None, "versioned", 0.2).key)
+    assert keys[0] != keys[1]
+
+    def build(num_classes: int = 10, in_channels: int = 1) -> nn.Module:
+        return nn.Linear(in_channels, num_classes)
+
+    keys = []
+    for version in (1, 2):
+        network("versioned", version=version)(build)
+        keys.append(Init(TRAINING.model_copy(update={"network": NetworkChoice(name="versioned")}), 0, 1).key)
+    assert keys[0] != keys[1]
+
+
+def test_data_of_ones_own_are_known_by_name_and_path() -> None:
+    def choose(**data: str) -> Training:
+        return TRAINING.model_copy(update={"data": DataChoice(**data)})
+
+    own = "activeprune.data.digits:digits"
+    here, there, named = (
+        choose(name=own, path="/here"),
+        choose(name=own, path="/there"),
+        choose(name="digits", path="/x"),
+    )
+    assert identity(here) != identity(there)
+    assert identity(named) == identity(choose(name="digits"))

@@ -1,5 +1,6 @@
 """A study from beginning to end: the same results however often it is interrupted, and whoever works on it."""
 
+import errno
 import json
 import os
 import shutil
@@ -9,14 +10,19 @@ from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 
 import activeprune as ap
-from activeprune.experiment.executors import Observer
+from activeprune.cli import main
+from activeprune.experiment import files, leases, queue, steps, store
 from activeprune.experiment.findings import summaries
 from activeprune.experiment.helpers import Helpers
+from activeprune.experiment.leases import Leases
+from activeprune.experiment.observer import Observer
 from activeprune.experiment.plan import RECORD, STATE
 from activeprune.experiment.runs import Run, collect
 from activeprune.experiment.steps import Prune, Step, Train
+from activeprune.experiment.store import FolderStore
 
 TINY = {"variants": ["plain", "ap_lite"], "cycles": 1}
 ROOT = Path(__file__).parent.parent.parent
@@ -163,9 +169,6 @@ def test_a_step_that_another_process_holds_is_left_to_it(tmp_path: Path, monkeyp
     """The other process is this test: it computes the step while the run waits for it."""
     run = Run.new("smoke", tmp_path / "run", changes=TINY)
     other = Run.new("smoke", tmp_path / "run", changes=TINY)
-    from activeprune.experiment import executors
-    from activeprune.experiment.leases import Leases
-
     first = run.plan.todo(run.store).ready[0]
     lease = Leases(run.store.root, owner="somebody else").take(first.key)
     assert lease is not None
@@ -176,7 +179,7 @@ def test_a_step_that_another_process_holds_is_left_to_it(tmp_path: Path, monkeyp
         lease.release()
         other.go()
 
-    monkeypatch.setattr(executors.time, "sleep", wait)
+    monkeypatch.setattr(queue.time, "sleep", wait)
     counting = Counting()
     run.go(counting)
     assert len(waits) == 1
@@ -269,7 +272,7 @@ def test_a_run_of_somebody_else_that_cannot_be_read_stops_nobody(tmp_path: Path)
     (tmp_path / ".store" / "runs" / "0.json").write_text("{")
     run, _ = go(tmp_path, keep="records")
     assert all(row["accuracy"] is not None for row in run.rows())
-    with pytest.raises(ap.InputError, match="does not name the folder of a run"):
+    with pytest.raises(ap.InputError, match=r"0\.json cannot be read"):
         collect(run.store, [])
 
 
@@ -394,14 +397,152 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
         Run.new("smoke", tmp_path / "file" / "run", changes=TINY).go()
 
 
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES])
+@pytest.mark.parametrize("after", [0, 4, 11])
+def test_a_disk_that_is_full_or_read_only_is_one_line_and_nothing_is_lost(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, after: int,
+    capsys: pytest.CaptureFixture,
+) -> None:  # fmt: skip
+    """Some files can still be written, then no more; once there is room again, the same command ends as it should."""
+    command = ["run", "smoke", "--out", str(tmp_path / "run"), "--set", "variants=[plain,ap_lite]", "--set", "cycles=1",
+               "--processes", "1", "--quiet"]  # fmt: skip
+    calls = 0
+    whole = files.write
+
+    def refuse(path: Path, data: bytes) -> None:
+        nonlocal calls
+        calls += 1
+        if calls > after:
+            raise OSError(number, os.strerror(number), str(path))
+        whole(path, data)
+
+    with monkeypatch.context() as patch:
+        for module in (files, store, leases):
+            if hasattr(module, "write"):
+                patch.setattr(module, "write", refuse)
+        assert main(command) == 2
+    told = capsys.readouterr().err
+    assert len(told.splitlines()) == 1
+    assert ("the disk is full" if number == errno.ENOSPC else os.strerror(number)) in told
+    left = contents(tmp_path / ".store")
+    assert FolderStore(tmp_path / ".store").verify(older_than=0) == []
+    reference = contents(finished / ".store")
+    assert {name: data for name, data in reference.items() if name in left} == left
+    assert main(command) == 0
+    assert contents(tmp_path / ".store") == reference
+
+
+def test_a_really_full_disk(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """A file system of its own that holds one state and a half."""
+    small = tmp_path / "small"
+    small.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", small], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("mounting a small file system needs root")
+    try:
+        command = ["run", "smoke", "--out", str(small / "run"), "--processes", "1", "--quiet"]
+        assert main(command) == 2
+        assert "the disk is full" in capsys.readouterr().err
+        assert FolderStore(small / ".store").verify(older_than=0) == []
+        assert len(list(FolderStore(small / ".store").list())) >= 1
+        assert subprocess.run(["mount", "-o", "remount,size=16m", small], check=True)
+        assert main(command) == 0
+    finally:
+        subprocess.run(["umount", small], check=True)
+
+
+def test_data_that_vanish_in_the_middle_are_one_line_and_what_was_done_stays(images: Path, tmp_path: Path) -> None:
+    run = Run.new("smoke", tmp_path / "run", changes=of_images(images))
+
+    class Removing(Observer):
+        def finished(self, step: Step, seconds: float) -> None:
+            shutil.rmtree(images / "train", ignore_errors=True)
+
+    with pytest.raises(ap.InputError, match="train"):
+        run.go(Removing())
+    assert len(list(run.store.list())) >= 1
+    assert run.store.verify(older_than=0) == []
+
+
+@pytest.fixture
+def images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Twelve small pictures of two classes to train on and four to test on."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    draw = torch.Generator().manual_seed(0)
+    for part, count in (("train", 6), ("val", 2)):
+        for name in ("cat", "dog"):
+            folder = tmp_path / "images" / part / name
+            folder.mkdir(parents=True)
+            for index in range(count):
+                pixels = torch.randint(0, 256, (16, 16, 3), dtype=torch.uint8, generator=draw).numpy()
+                Image.fromarray(pixels).save(folder / f"{index}.png")
+    return tmp_path / "images"
+
+
+def of_images(path: Path) -> dict:
+    data = {"name": "imagefolder", "path": str(path), "validation": 2}
+    return {**TINY, "data": data, "batch": 4, "resolution": 16, "network": "resnet8"}
+
+
+def test_a_report_does_not_need_the_images_any_more(images: Path, tmp_path: Path) -> None:
+    run = ap.run("smoke", out=tmp_path / "run", set=of_images(images))
+    rows = run.rows()
+    assert all(row["accuracy"] is not None for row in rows)
+    shutil.move(images, tmp_path / "elsewhere")
+    steps._content.cache_clear()
+    assert ap.results(tmp_path / "run") == rows
+    collect(run.store, [])
+    moved = of_images(tmp_path / "elsewhere")
+    assert not Run.new("smoke", tmp_path / "again", changes=moved).plan.todo(run.store).missing
+    (tmp_path / "elsewhere" / "train" / "cat" / "0.png").unlink()
+    steps._content.cache_clear()
+    assert Run.new("smoke", tmp_path / "other", changes=moved).plan.todo(run.store).missing
+
+
+def test_a_folder_of_images_that_has_changed_is_refused(images: Path, tmp_path: Path) -> None:
+    run = Run.new("smoke", tmp_path / "run", changes=of_images(images))
+    run.write_study()
+    (images / "train" / "cat" / "0.png").unlink()
+    with pytest.raises(ap.InputError, match="is not what it was: names or sizes of its files have changed"):
+        Run.opened(tmp_path / "run").go()
+
+
+def test_checkpoints_that_nobody_asks_for_are_collected(tmp_path: Path) -> None:
+    run, _ = go(tmp_path)
+    longer = Run.new("smoke", tmp_path / "longer", changes={**TINY, "epochs": "3ep"})
+    longer.write_study()
+    folder = tmp_path / ".store" / "checkpoints"
+    folder.mkdir(exist_ok=True)
+    finished, wanted, foreign = run.plan.trainings[0].key, longer.plan.trainings[0].key, "0" * 32
+    for key in (finished, wanted, foreign):
+        (folder / f"{key}.safetensors").write_bytes(b"12345")
+    assert collect(run.store, []) == 10
+    assert [path.stem for path in folder.iterdir()] == [wanted]
+
+
+def test_a_shortfall_of_negative_weights_is_told(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """AP is to take almost all weights, of which only about a half are negative."""
+    command = ["run", "smoke", "--out", str(tmp_path / "run"), "--set", "variants=[ap_lite]", "--set", "cycles=1",
+               "--set", "p=0.9", "--set", "q=0.9", "--processes", "1", "--quiet"]  # fmt: skip
+    assert main(command) == 0
+    row = ap.results(tmp_path / "run")[-1]
+    total = row["alive"] + row["by_method"] + row["by_rule"]
+    assert row["by_method"] + row["by_rule"] == int(0.9 * total + 0.5)
+    assert row["by_rule"] + row["shortfall"] == int(0.9 * total)
+    expected = f"ap_lite cycle 1 seed 0: AP's rule was {row['shortfall']} weights short; as many were removed by global"
+    assert expected in capsys.readouterr().out
+
+
 def test_a_folder_without_a_run_says_how_to_start_one(tmp_path: Path) -> None:
     with pytest.raises(ap.InputError, match="holds no run: activeprune run STUDY --out"):
         ap.results(tmp_path)
 
 
 @pytest.mark.slow
-def test_killed_at_twenty_random_moments_it_ends_in_the_same_bytes(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tests.experiment.killing", str(tmp_path), "7", "20"]
+@pytest.mark.parametrize("which", ["", "late"])
+def test_killed_at_twenty_random_moments_it_ends_in_the_same_bytes(tmp_path: Path, which: str) -> None:
+    """Once as it is, once with late rewinding, where weights go as soon as nothing needs them."""
+    command = [sys.executable, "-m", "tests.experiment.killing", str(tmp_path), "7", "20", which]
     environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX512_CORE"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
     assert int(done.stdout) >= 20

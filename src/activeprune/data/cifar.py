@@ -23,13 +23,13 @@ from .tree import check_complete, listing
 SHAPE = (3, 32, 32)
 
 
-@dataset("cifar10")
+@dataset("cifar10", same_everywhere=True)
 def cifar10(path: Path | None = None) -> Dataset:
     """60,000 colour images, 32 × 32, in 10 classes; fetched from their makers if no path says where they are."""
     return _loaded("cifar10", CIFAR10, path)
 
 
-@dataset("cifar100")
+@dataset("cifar100", same_everywhere=True)
 def cifar100(path: Path | None = None) -> Dataset:
     """60,000 colour images, 32 × 32, in 100 classes; fetched from their makers if no path says where they are."""
     return _loaded("cifar100", CIFAR100, path)

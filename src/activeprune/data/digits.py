@@ -15,7 +15,7 @@ from .splits import stratified
 GREY_STEP = 15  # scikit-learn counts 0..16; times 15 that is 0..240, and no two grey levels fall together
 
 
-@dataset("digits")
+@dataset("digits", same_everywhere=True)
 def digits(path: Path | None = None) -> Dataset:
     """1,797 handwritten digits, 8 × 8 grey; they come with the library."""
     from sklearn.datasets import load_digits  # type: ignore[import-untyped]  # a second to import

@@ -34,7 +34,8 @@ class Feed(ABC):
         normalisation: Normalisation,
         device: torch.device | str,
     ) -> None:
-        self.size, self.batch = len(split.train), whole("batch", batch, 1)
+        self.sizes: dict[Part, int] = {part: len(getattr(split, part)) for part in get_args(Part)}
+        self.size, self.batch = self.sizes["train"], whole("batch", batch, 1)
         if self.batch > self.size:
             raise InputError(f"batch = {batch} of {self.size} training images: at most {self.size} are possible")
         check_augmentation(augment, split.train)

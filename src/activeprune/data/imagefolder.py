@@ -21,20 +21,21 @@ HELD_OUT = ("val", "validation", "test")
 AT_ONCE = 10_000  # images that are checked between two lines of progress
 
 
-@dataset("imagefolder")
+def fingerprint(folder: Path | str) -> str:
+    """What is in a folder of images, in 64 hexadecimal digits: names and sizes of its files, not where or when."""
+    _, train, test = _scanned(Path(folder))
+    return _digest(train, test)
+
+
+@dataset("imagefolder", fingerprint=fingerprint)
 def imagefolder(path: Path | None = None) -> Dataset:
     """Image files in train/<class>/ and val/<class>/ (or validation/, test/), decoded while training."""
     if path is None:
         raise InputError("data set 'imagefolder' needs a path: the folder that holds train/ and val/")
     classes, train, test = _scanned(path)
-    _check_decoding(_digest(train, test), (train.files, test.files))
-    return Dataset("imagefolder", classes, train.files, test.files)
-
-
-def fingerprint(folder: Path | str) -> str:
-    """What is in a folder of images, in 64 hexadecimal digits: names and sizes of its files, not where or when."""
-    _, train, test = _scanned(Path(folder))
-    return _digest(train, test)
+    content = _digest(train, test)
+    _check_decoding(content, (train.files, test.files))
+    return Dataset("imagefolder", classes, train.files, test.files, content)
 
 
 def _digest(*parts: Listing) -> str:

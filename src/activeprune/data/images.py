@@ -88,13 +88,15 @@ class Files:
 class Dataset:
     """A data set as its makers cut it: what may be trained on, and what is only ever tested on.
 
-    `classes` are the names of the labels 0, 1, 2...; train and test are both `Images` or both `Files`.
+    `classes` are the names of the labels 0, 1, 2...; train and test are both `Images` or both `Files`. `content` is the
+    fingerprint of a folder that is known by what is in it.
     """
 
     name: str
     classes: tuple[str, ...]
     train: Images | Files
     test: Images | Files
+    content: str | None = None
 
     def __post_init__(self) -> None:
         if type(self.train) is not type(self.test):

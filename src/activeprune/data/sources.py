@@ -24,6 +24,8 @@ class Source:
 
     name: str
     loader: Callable[..., Dataset]
+    same_everywhere: bool = False  # whether its name says what the data are; else where they are is part of that
+    fingerprint: Callable[[Path], str] | None = None  # of a folder whose content says what the data are
 
     def __post_init__(self) -> None:
         if "path" not in inspect.signature(self.loader).parameters:
@@ -43,12 +45,18 @@ class Source:
 DATASETS: Registry[Source] = Registry("data set", "activeprune.data", make=Source)
 
 
-def dataset(name: str) -> Callable[[Loader], Loader]:
-    """Registers a loader under `name`."""
+def dataset(
+    name: str, *, same_everywhere: bool = False, fingerprint: Callable[[Path], str] | None = None
+) -> Callable[[Loader], Loader]:
+    """Registers a loader under `name`.
+
+    Results are kept by what they were computed from: the name alone for data that are `same_everywhere`, what
+    `fingerprint(path)` returns for a folder that is known by its content, else the name and the path.
+    """
     DATASETS.check_name(name)
 
     def register(loader: Loader) -> Loader:
-        DATASETS.add(name, Source(name, loader), origin_of(loader))
+        DATASETS.add(name, Source(name, loader, same_everywhere, fingerprint), origin_of(loader))
         return loader
 
     return register

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from .findings import Rows
 from .runs import Run
+from .search import Search, opened, started
 
-__all__ = ["Rows", "Run", "results", "run"]
+__all__ = ["Rows", "Run", "Search", "results", "run"]
 
 
 def run(
@@ -17,18 +18,22 @@ def run(
     out: str | Path | None = None,
     store: str | Path | None = None,
     set: Mapping[str, Any] | None = None,
+    grid: Mapping[str, Sequence[Any]] | None = None,
     processes: int = 1,
-) -> Run:
+) -> Run | Search:
     """Runs a study by name or file, with some keys changed; what its store has already is not computed again.
 
-    `out` is the folder of the results (runs/STUDY), `store` the folder of all that is computed (.store beside it). The
-    same call goes on after an interruption.
+    `out` is the folder of the results (runs/STUDY), `store` the folder of all that is computed (.store beside it).
+    `grid` gives several values to some keys, and makes a search of it. The same call goes on after an interruption.
     """
-    chosen = Run.new(study, out, store, set)
+    chosen = started(study, out, store, set, grid)
     chosen.go(processes=processes)
     return chosen
 
 
 def results(out: str | Path) -> Rows:
-    """What the run in a folder found so far: a list of dicts, one a variant, cycle and seed; `.frame()` for pandas."""
-    return Run.opened(out).rows()
+    """What the run or grid in a folder found so far: a list of dicts, one a variant, cycle and seed.
+
+    Those of a grid also say which study they belong to. `.frame()` makes a pandas DataFrame of them.
+    """
+    return opened(out).rows()

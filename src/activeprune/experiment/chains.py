@@ -8,6 +8,7 @@ from decimal import Decimal
 from functools import wraps
 from typing import Any, Literal, TypeVar, cast
 
+from ..core.methods import METHODS
 from .steps import Init, Prune, Train
 from .study import Study, Variant
 
@@ -111,7 +112,7 @@ class _Line:
         self, cycle: int, trunk: Trunk, p: float, q: float = 0.0, mode: Literal["cycle", "solo", "end"] = "cycle"
     ) -> Prune:
         """θ*_k of a trunk, pruned in some way."""
-        study = self.study
+        study, known = self.study, METHODS[self.study.method.name]
         moves = bool(q) or mode == "solo"
         return Prune(
             training=study.training,
@@ -125,10 +126,10 @@ class _Line:
             q=q,
             options=study.method.options,
             rule=study.rule if q else "ap",
-            scope=study.scope,
-            score_batches=study.score_batches,
-            include=study.include,
-            exclude=study.exclude,
+            scope=None if study.scope == known.scope else study.scope,
+            score_batches=None if study.score_batches == known.batches else study.score_batches,
+            include=study.include or None,
+            exclude=study.exclude or None,
             mode=mode,
         )
 

@@ -34,6 +34,7 @@ from .artifacts import (
     state_of,
 )
 from .plan import CHECKPOINT, MASKS, RECORD, STATE
+from .speed import Speed
 from .steps import Init, Prune, Step, Train
 from .store import Store
 
@@ -114,7 +115,11 @@ class Compute:
         parts = {RECORD: record_bytes(training_record(result, density)), STATE: state_bytes(result.state)}
         if result.checkpoint is not None:
             parts[CHECKPOINT] = checkpoint_bytes(replace(result.checkpoint, seconds=0.0))
-        return parts, {"training_seconds": result.seconds, "images_per_second": result.images_per_second}
+        told = {"training_seconds": result.seconds, "images_per_second": result.images_per_second}
+        if step.resume is None and result.epochs:  # else a part of its time was another step's
+            steps = result.epochs[-1].step - step.first * feed.steps
+            told |= Speed(result.seconds / steps, feed.steps).told(step.training)
+        return parts, told
 
     def _resumable(self, step: Train) -> Checkpoint | None:
         """This training's own checkpoint, or the end of the one that it goes on from."""

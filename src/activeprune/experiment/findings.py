@@ -17,9 +17,10 @@ Row = dict[str, Any]
 
 
 class Rows(list[Row]):
-    """One row a cell and seed: variant, cycle, seed, density, accuracy, best_epoch, failure, key.
+    """One row a cell and seed: variant, cycle, seed, density, accuracy, best_epoch, failure, key, how it was pruned.
 
-    What is missing has accuracy None and failure None; a training that failed says why.
+    What is missing has accuracy None and failure None; a training that failed says why. `by_method` and `by_rule` are
+    the weights that X and AP removed in this cycle, `shortfall` those that AP could not find.
     """
 
     def frame(self) -> Any:
@@ -56,6 +57,7 @@ def rows_of(plan: Plan, store: Store) -> Rows:
     rows = Rows()
     for cell in plan.cells:
         record = record_of(store, cell.training.key) or {}
+        pruned = (None if cell.masks is None else record_of(store, cell.masks.key)) or {}
         rows.append(
             {
                 "variant": cell.variant,
@@ -66,6 +68,7 @@ def rows_of(plan: Plan, store: Store) -> Rows:
                 "best_epoch": record.get("best_epoch"),
                 "failure": record.get("failure"),
                 "key": cell.training.key,
+                **{name: pruned.get(name) for name in ("alive", "by_method", "by_rule", "shortfall")},
             }
         )
     return rows

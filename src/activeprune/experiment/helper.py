@@ -9,8 +9,8 @@ from dataclasses import asdict
 from typing import Any
 
 from ..training import Epoch
-from .executors import Observer
-from .runs import Run
+from .observer import Observer
+from .search import opened
 from .steps import Step
 
 
@@ -55,7 +55,7 @@ def main() -> None:
     out, parent = sys.argv[1:]
     sys.path.insert(0, "")  # where modules of the study's own may be
     try:
-        Run.opened(out).work(Telling(int(parent)))
+        opened(out).work(Telling(int(parent)))
     except (Orphan, KeyboardInterrupt):
         os._exit(0)  # nothing is left to flush or to wait for
 

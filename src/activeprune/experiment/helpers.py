@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from ..training import Epoch
-from .executors import Observer
+from .observer import Observer
 from .plan import Plan
 
 
@@ -31,7 +31,7 @@ class Helpers:
     def __enter__(self) -> Self:
         command = [sys.executable, "-m", "activeprune.experiment.helper", str(self.out), str(os.getpid())]
         for _ in range(self.count):
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
             listener = threading.Thread(target=self._listen, args=(process,), daemon=True)
             listener.start()
             self._processes.append(process)

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
+from itertools import accumulate
 from typing import Any
 
 import torch
 
+from ..core.masks import Masks
 from ..networks import build
-from .plan import Plan
-from .steps import Step, Train
-from .store import FolderStore
+from ..training import Training
+from ..training.settings import NetworkChoice
+from .plan import CHECKPOINT, MASKS, RECORD, STATE, Plan, Todo, part_of
+from .runs import LARGE, one_more_cycle
+from .speed import Speed, alike
+from .steps import Prune, Step, Train
+from .store import Store
+
+BYTES_OF_AN_EPOCH = 250  # in a record
 
 
 @dataclass(frozen=True)
 class Outlook:
-    """`trainings` in all, `shared` by several variants, `missing` in the store; steps by kind; time and disk to come.
+    """`trainings` in all, `shared` by several variants or studies, `missing` in the store; steps by kind.
 
-    `seconds` is None where no training of this network has been measured yet.
+    `seconds` with a number of processes at work, None where no such training has been measured; `disk` in bytes.
     """
 
     trainings: int
@@ -28,7 +38,7 @@ class Outlook:
     steps: dict[str, int]
     steps_missing: int
     seconds: float | None
-    disk: int  # bytes
+    disk: int
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -40,50 +50,126 @@ class Outlook:
         }
 
 
-def outlook(plan: Plan, store: FolderStore) -> Outlook:
-    """What is left to do, and what it will take."""
+def outlook(plan: Plan, store: Store, speeds: Mapping[str, Speed], processes: int = 1) -> Outlook:
+    """What is left to do, and what it will take at measured speeds (see `speed.known` and `speed.measured`)."""
     todo = plan.todo(store)
-    missing = [step for step in todo.missing if isinstance(step, Train) and step.last is None]
-    needed = {variant: _trainings_of(plan, variant) for variant in plan.study.variants}
-    uses = Counter(key for keys in needed.values() for key in keys)
-    per_training = _seconds_per_training(plan, store)
+    by_variant = _trainings_by_variant(plan)
+    uses = Counter(key for keys in by_variant.values() for key in keys)
+    total: dict[str, set[str]] = defaultdict(set)
+    for (_, variant), keys in by_variant.items():
+        total[variant] |= keys
     return Outlook(
         trainings=len(plan.trainings),
         shared=sum(count > 1 for count in uses.values()),
-        missing=len(missing),
-        by_variant={variant: len(keys) for variant, keys in needed.items()},
+        missing=sum(_is_whole_training(step) for step in todo.missing),
+        by_variant={variant: len(keys) for variant, keys in total.items()},
         steps=dict(Counter(step.kind for step in plan.steps.values())),
         steps_missing=len(todo.missing),
-        seconds=None if per_training is None else per_training * len(missing),
-        disk=len(missing) * _bytes_of_a_state(plan),
+        seconds=_seconds(todo.missing, speeds, processes),
+        disk=_disk(plan, todo.missing),
     )
 
 
-def _trainings_of(plan: Plan, variant: str) -> set[str]:
-    found: set[str] = set()
-    seen: set[str] = set()
-    waiting: list[Step] = [cell.training for cell in plan.cells if cell.variant == variant]
-    while waiting:
-        step = waiting.pop()
-        if step.key not in seen:
-            seen.add(step.key)
-            waiting += step.inputs.values()
-            if isinstance(step, Train) and step.last is None:
-                found.add(step.key)
+def unmeasured(plan: Plan, store: Store, speeds: Mapping[str, Speed]) -> list[Training]:
+    """One training of each sort that is still to be done and whose speed is not known."""
+    wanted = {alike(s.training): s.training for s in plan.todo(store).missing if isinstance(s, Train)}
+    return [training for of, training in wanted.items() if of not in speeds]
+
+
+def _is_whole_training(step: Step) -> bool:
+    return isinstance(step, Train) and step.last is None
+
+
+def _trainings_by_variant(plan: Plan) -> dict[tuple[int, str], set[str]]:
+    """Keys of the trainings that each variant of each study needs."""
+    found: dict[tuple[int, str], set[str]] = {}
+    for index, study in enumerate(plan.studies):
+        cells = Plan(study).cells
+        for variant in study.variants:
+            steps = _all_inputs(cell.training for cell in cells if cell.variant == variant)
+            found[index, variant] = {key for key, step in steps.items() if _is_whole_training(step)}
     return found
 
 
-def _seconds_per_training(plan: Plan, store: FolderStore) -> float | None:
-    """The mean of this plan's trainings that are in the store already."""
-    measured = [store.provenance(step.key) for step in plan.trainings if store.has(step.key)]
-    seconds = [told["training_seconds"] for told in measured if "training_seconds" in told]
-    return sum(seconds) / len(seconds) if seconds else None
+def _all_inputs(steps: Iterable[Step]) -> dict[str, Step]:
+    """Steps and everything that they rest on."""
+    found: dict[str, Step] = {}
+    waiting = list(steps)
+    while waiting:
+        step = waiting.pop()
+        if step.key not in found:
+            found[step.key] = step
+            waiting += step.inputs.values()
+    return found
 
 
-def _bytes_of_a_state(plan: Plan) -> int:
-    """Of the network as it is built by default: the number of classes, which the data tell, changes little."""
-    network = plan.study.training.network
+def _seconds(missing: Iterable[Step], speeds: Mapping[str, Speed], processes: int) -> float | None:
+    """The work of all, shared by the processes; but no less than the longest chain of steps that wait for each other.
+
+    Prunings take seconds where trainings take minutes, and count nothing.
+    """
+    own: dict[str, float] = {}
+    chain: dict[str, float] = {}  # until a step is done
+    for step in missing:  # inputs come before what needs them
+        seconds = 0.0
+        if isinstance(step, Train):
+            speed = speeds.get(alike(step.training))
+            if speed is None:
+                return None
+            begin = step.first if step.resume is None else step.resume.last or 0
+            end = speed.of(step.training, begin)
+            seconds = end if step.last is None else end - speed.of(step.training, step.last)
+        own[step.key] = seconds
+        chain[step.key] = seconds + max((chain.get(used.key, 0.0) for used in step.inputs.values()), default=0.0)
+    return max(sum(own.values()) / processes, max(chain.values(), default=0.0))
+
+
+def _disk(plan: Plan, missing: tuple[Step, ...]) -> int:
+    """The most that the missing steps will have in the store at a time."""
+    needed = _needed_until(plan, missing)
+    changes: Counter[int] = Counter()  # at each position in the order of the missing steps
+    for position, step in enumerate(missing):
+        for part, size in _sizes(step).items():
+            changes[position] += size
+            changes[needed.get((step.key, part), position) + 1 if part in LARGE else len(missing)] -= size
+    changes[len(missing)] = 0
+    return max(accumulate(changes[position] for position in range(len(missing) + 1)))
+
+
+def _needed_until(plan: Plan, missing: tuple[Step, ...]) -> dict[tuple[str, str], int]:
+    """The position of the last missing step that reads a part, or the end, where a study keeps it."""
+    found: dict[tuple[str, str], int] = {}
+    for position, step in enumerate(missing):
+        found |= {(used.key, part_of(role, used)): position for role, used in step.inputs.items()}
+    for study in plan.studies:
+        if study.keep == "all":
+            found |= {(key, part): len(missing) for key in Plan(study).steps for part in LARGE}
+        elif study.keep == "frontier":
+            later = [step for key, step in one_more_cycle(study).steps.items() if key not in plan.steps]
+            found |= {pair: len(missing) for pair in Todo(tuple(later), (), ()).needed()}
+    return found
+
+
+def _sizes(step: Step) -> dict[str, int]:
+    """Bytes of the parts of a step's result."""
+    if isinstance(step, Prune):
+        return {MASKS: _network_bytes(step.training.network)[1]}
+    if not isinstance(step, Train):
+        return {}
+    state, _ = _network_bytes(step.training.network)
+    epochs = step.training.epochs.count if step.training.epochs.unit == "ep" else 1
+    sizes = {RECORD: BYTES_OF_AN_EPOCH * epochs, STATE: state}
+    return sizes if step.last is None else {**sizes, CHECKPOINT: 2 * state}
+
+
+@cache
+def _network_bytes(network: NetworkChoice) -> tuple[int, int]:
+    """Of a state, and of masks at one bit a weight.
+
+    The network is built as it is by default: the number of classes, which the data tell, changes little.
+    """
     options: dict[str, Any] = {name: value for name, value in network.options if name != "pretrained"}
     with torch.device("meta"):
-        state = build(network.name, **options).state_dict()
-    return sum(tensor.numel() * tensor.element_size() for tensor in state.values())
+        model = build(network.name, **options)
+    state = sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values())
+    return state, sum(mask.numel() for mask in Masks.dense(model).values()) // 8

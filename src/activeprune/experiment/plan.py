@@ -32,16 +32,16 @@ class Todo:
         return {(used.key, part_of(role, used)) for role, used in roles}
 
 
-@dataclass(frozen=True)
 class Plan:
-    """All steps of a study by key, inputs before what needs them."""
+    """All steps of one study or of several by key, inputs before what needs them."""
 
-    study: Study
+    def __init__(self, *studies: Study) -> None:
+        self.studies = studies
 
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
         """One number of a table each."""
-        return tuple(cells(self.study))
+        return tuple(cell for study in self.studies for cell in cells(study))
 
     @cached_property
     def steps(self) -> dict[str, Step]:
@@ -56,6 +56,10 @@ class Plan:
     def trainings(self) -> list[Train]:
         """Whole trainings; the first epochs of one, for a rewind, are not counted."""
         return [step for step in self.steps.values() if isinstance(step, Train) and step.last is None]
+
+    def ready(self, store: Store) -> tuple[Step, ...]:
+        """Steps that can be computed now, in an order in which the first ones are wanted first."""
+        return self.todo(store).ready
 
     def todo(self, store: Store) -> Todo:
         """What is left to do. A finished step needs no input, so nothing before it is asked for."""

@@ -19,6 +19,7 @@ STUDIES, TRAININGS = HERE / "studies", HERE / "trainings"
 OF_THE_STUDY = {"rates", "lr_high"}  # of a training these are set by what a retraining is: `retrain`, `lr_high`
 TRAINING_KEYS = set(Training.model_fields) - OF_THE_STUDY
 STUDY_KEYS = set(Study.model_fields) - {"training"}
+NO_PART_OF_A_RESULT = {"device", "keep"}
 KEYS = TRAINING_KEYS | STUDY_KEYS | {"extends", "training", "grid"}
 
 
@@ -53,6 +54,8 @@ def read_grid(
             raise InputError(f"{key} stands in the grid and among the changes: one of them is needed")
         lists.pop(key, None)  # one value was chosen
     for key, several in lists.items():
+        if key in NO_PART_OF_A_RESULT:
+            raise InputError(f"grid: {key} does not change a result: give it one value with --set")
         if isinstance(several, str) or not isinstance(several, Sequence) or not several:
             raise InputError(f"grid: {key} = {several!r}: a list of values is needed")
         if len({str(value) for value in several}) != len(several):

@@ -2,50 +2,131 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
+from ..core.errors import InputError
+from .findings import Rows
+from .jobs import Job, read_json, write
 from .plan import record_of
-from .reading import written
-from .runs import Run, store_beside
+from .reading import read_grid, written
+from .runs import RUN_FILE, Run, collect, folder_of, store_beside
+from .store import FolderStore
 from .study import Study
 
-WINNER_FILE = "winner.yaml"
+WINNER_FILE, GRID_FILE = "winner.yaml", "grid.json"
+LONGEST_FOLDER = 100  # characters
 
 
-@dataclass(frozen=True)
-class Search:
-    """A grid of studies in one folder; they share a store, and so every training that they have in common."""
+class Search(Job):
+    """A grid of studies in one folder, by "key=value,key=value".
 
-    runs: dict[str, Run]
-    out: Path
+    They are one plan: what several of them need is computed once, and steps of all are ready at the same time.
+    """
+
+    def __init__(self, runs: Mapping[str, Run], out: Path, store: FolderStore) -> None:
+        self.runs = dict(runs)
+        super().__init__((run.study for run in self.runs.values()), out, store)
 
     @classmethod
     def new(cls, studies: Mapping[str, Study], out: Path, store: str | Path | None = None) -> Search:
         """Each study gets a folder of its own inside `out`."""
         shared = store_beside(out, store)
-        return cls({label: Run(study, out / label, shared) for label, study in studies.items()}, out)
+        return cls({label: Run(study, out / _folder(label), shared) for label, study in studies.items()}, out, shared)
 
-    def register(self) -> None:
-        """Lets the store know of all studies, so that the first does not tidy away what the others need."""
+    @classmethod
+    def opened(cls, out: str | Path) -> Search:
+        """A grid that was started before."""
+        folder = Path(out)
+        told = read_json(folder / GRID_FILE, "studies")["studies"]
+        if not isinstance(told, dict) or not told:
+            raise InputError(f"{folder / GRID_FILE} cannot be read: it names no studies")
+        runs = {label: Run.opened(folder / name) for label, name in told.items()}
+        return cls(runs, folder, next(iter(runs.values())).store)
+
+    def rows(self) -> Rows:
+        """What was found so far, one row a study, cell and seed."""
+        return Rows({"study": label, **row} for label, run in self.runs.items() for row in run.rows())
+
+    def as_dict(self) -> dict[str, Any]:
+        """Every study with its cells, its place in the grid and its validation accuracy, for JSON."""
+        found = self.validation()
+        studies = [
+            {"label": label, "validation": found.get(label), **run.as_dict()} for label, run in self.runs.items()
+        ]
+        return {"studies": studies, "best": self.best()}
+
+    def tidy(self) -> None:
+        """Drops weights that no run of the store needs any longer."""
+        collect(self.store, self.runs.values())
+
+    def write_study(self) -> None:
+        """All studies first, so that none of them tidies away what another needs, then a list of them."""
         for run in self.runs.values():
             run.write_study()
+        folders = {label: run.out.name for label, run in self.runs.items()}
+        write(self.out / GRID_FILE, json.dumps({"studies": folders}, indent=1) + "\n")
+        (self.out / RUN_FILE).unlink(missing_ok=True)
+
+    def write_records(self) -> None:
+        """Of every study, and the best of those that are finished as a study file."""
+        for run in self.runs.values():
+            run.write_records()
+        if (best := self.best()) is not None:
+            found = self.validation()
+            text = f"# the best of {len(found)} by validation accuracy ({found[best]:.2%}): {best}\n"
+            write(self.out / WINNER_FILE, text + written(self.runs[best].study))
 
     def validation(self) -> dict[str, float]:
         """Of every study that is finished, the mean validation accuracy over its cells, at their best epochs."""
         return {label: fmean(found) for label, run in self.runs.items() if (found := _validation_accuracies(run))}
 
-    def write_winner(self) -> str | None:
-        """Writes the best study as a file, the first on a tie; None while none is finished."""
+    def best(self) -> str | None:
+        """The study with the highest validation accuracy, the first on a tie; None while none is finished."""
         found = self.validation()
-        if not found:
-            return None
-        best = max(found, key=lambda label: found[label])
-        text = f"# the best of {len(found)} by validation accuracy ({found[best]:.2%}): {best}\n"
-        (self.out / WINNER_FILE).write_text(text + written(self.runs[best].study), encoding="utf-8")
-        return best
+        return max(found, key=lambda label: found[label]) if found else None
+
+
+def started(
+    study: str | Path,
+    out: str | Path | None = None,
+    store: str | Path | None = None,
+    changes: Mapping[str, Any] | None = None,
+    grid: Mapping[str, Sequence[Any]] | None = None,
+) -> Run | Search:
+    """A study by name or file, with some keys changed, as a run; or as a search, if it or `grid` names a grid."""
+    folder, studies = folder_of(study, out), read_grid(study, changes, grid)
+    if len(studies) > 1:
+        return Search.new(studies, folder, store)
+    (only,) = studies.values()
+    return Run(only, folder, store_beside(folder, store))
+
+
+def opened(out: str | Path) -> Run | Search:
+    """What was started in a folder before."""
+    folder = Path(out)
+    if (folder / RUN_FILE).is_file():
+        return Run.opened(folder)
+    if (folder / GRID_FILE).is_file():
+        return Search.opened(folder)
+    raise InputError(f"{folder} holds no run: activeprune run STUDY --out {folder} starts one")
+
+
+def _folder(label: str) -> str:
+    """A folder's name for a study: its label, where that can be one.
+
+    >>> _folder("lr=0.1,q=0.02")
+    'lr=0.1,q=0.02'
+    """
+    plain = re.sub(r"[^\w=.,+-]", "_", label)
+    if plain == label and len(label) <= LONGEST_FOLDER:
+        return label
+    return f"{plain[:LONGEST_FOLDER]}-{hashlib.sha256(label.encode()).hexdigest()[:8]}"
 
 
 def _validation_accuracies(run: Run) -> list[float] | None:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
 from functools import cache, cached_property
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from ..core.methods import Scope
-from ..data import fingerprint
+from ..core.methods import METHODS, Scope
+from ..data import DATASETS
+from ..networks import NETWORKS
 from ..training import Training
 
 KEY_DIGITS = 32
+OF_THE_NETWORK = ("network", "init", "resolution")
+READ_BY_PRUNING = (*OF_THE_NETWORK, "data", "mean", "std", "batch", "label_smoothing")
 
 
 @dataclass(frozen=True)
@@ -62,7 +67,7 @@ class Init(Step):
     def _told(self) -> dict[str, Any]:
         """Of the training only what the network is: other learning rates start from the same weights."""
         told = identity(self.training)
-        network: dict[str, Any] = {key: told[key] for key in ("network", "init", "resolution") if key in told}
+        network: dict[str, Any] = {key: told[key] for key in OF_THE_NETWORK if key in told}
         return {"seed": self.seed, "cycle": self.cycle, "data": told["data"]["name"], **network}
 
 
@@ -77,6 +82,11 @@ class Train(Step):
     first: int = 0
     last: int | None = None
     resume: Train | None = None  # goes on where that one stopped, optimiser and all: the same result, sooner
+
+    @property
+    def shape(self) -> tuple[Training, int, int | None]:
+        """Trainings of one shape differ in seed, start and masks alone, and can go through their steps together."""
+        return self.training, self.first, self.last
 
     def _told(self) -> dict[str, Any]:
         return {name: value for name, value in super()._told().items() if name != "resume"}
@@ -106,21 +116,41 @@ class Prune(Step):
     exclude: tuple[str, ...] | None = None
     mode: Literal["cycle", "solo", "end"] = "cycle"
 
+    def _told(self) -> dict[str, Any]:
+        """Of the training only what a pruning reads, and the method's version where it is not the first."""
+        told = super()._told()
+        told["training"] = {key: value for key, value in told["training"].items() if key in READ_BY_PRUNING}
+        if (version := METHODS[self.method].version) != 1:
+            told["method_version"] = version
+        return told
+
 
 def identity(training: Training) -> dict[str, Any]:
     """What distinguishes a training: its settings that are not the default, without where the data are.
 
-    An image folder is what is in it: names and sizes of its files.
+    A folder of images is what is in it: names and sizes of its files. Of data that nobody vouches for, where they are
+    does count.
     """
-    told: dict[str, Any] = training.model_dump(mode="json", exclude_defaults=True)
-    path = told["data"].pop("path", None)
-    if training.data.name == "imagefolder" and path is not None:
-        told["data"]["content"] = _content(path)
+    told: dict[str, Any] = pinned(training).model_dump(mode="json", exclude_defaults=True)
+    source = DATASETS.find(training.data.name)
+    if source.same_everywhere or source.fingerprint is not None:
+        told["data"].pop("path", None)
+    if (version := NETWORKS.find(training.network.name).version) != 1:
+        told["network"]["version"] = version
     return told
 
 
+def pinned(training: Training) -> Training:
+    """A training that says what is in its folder of images, so that its steps can be named without the folder."""
+    data = training.data
+    fingerprint = DATASETS.find(data.name).fingerprint
+    if fingerprint is None or data.content is not None or data.path is None:
+        return training
+    return training.model_copy(update={"data": data.model_copy(update={"content": _content(fingerprint, data.path)})})
+
+
 @cache
-def _content(path: str) -> str:
+def _content(fingerprint: Callable[[Path], str], path: Path) -> str:
     """A folder is looked at once: it must not change while it is being used."""
     return fingerprint(path)
 

@@ -37,7 +37,11 @@ class MethodChoice(Choice):
 
 
 def _seeds(value: Any) -> Any:
-    return tuple(range(value)) if isinstance(value, int) and not isinstance(value, bool) else value
+    if not isinstance(value, int) or isinstance(value, bool):
+        return value
+    if value < 1:
+        raise InputError("at least one is needed")
+    return tuple(range(value))
 
 
 def _several(value: Any) -> Any:

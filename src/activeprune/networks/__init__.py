@@ -29,6 +29,7 @@ class Network:
     name: str
     builder: Callable[..., nn.Module]
     init: Init = "native"  # what a training uses unless it says otherwise
+    version: int = 1  # counted up when it becomes another network: results are kept by it
 
     def __post_init__(self) -> None:
         if "num_classes" not in inspect.signature(self.builder).parameters:
@@ -50,12 +51,12 @@ class Network:
 NETWORKS: Registry[Network] = Registry("network", "activeprune.networks", make=Network)
 
 
-def network(name: str, *, init: Init = "native") -> Callable[[Builder], Builder]:
-    """Registers a network under `name`."""
+def network(name: str, *, init: Init = "native", version: int = 1) -> Callable[[Builder], Builder]:
+    """Registers a network under `name`; `version` is counted up when its code makes another network of it."""
     NETWORKS.check_name(name)
 
     def register(builder: Builder) -> Builder:
-        NETWORKS.add(name, Network(name, builder, init), origin_of(builder))
+        NETWORKS.add(name, Network(name, builder, init, version), origin_of(builder))
         return builder
 
     return register

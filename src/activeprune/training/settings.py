@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,6 +32,26 @@ Number = Annotated[float, BeforeValidator(_no_bool), Field(allow_inf_nan=False)]
 Positive = Annotated[Number, Field(gt=0)]
 Share = Annotated[Number, Field(ge=0, lt=1)]
 Scalar = bool | int | float | str
+
+
+IN_OUR_WORDS = {  # what pydantic finds wrong
+    "tuple_type": "a list such as [a, b] is needed",
+    "int_type": "a whole number is needed",
+    "int_parsing": "a whole number is needed",
+    "int_from_float": "a whole number is needed",
+    "float_type": "a number is needed",
+    "float_parsing": "a number is needed",
+    "finite_number": "a finite number is needed",
+    "bool_type": "true or false is needed",
+    "bool_parsing": "true or false is needed",
+    "string_type": "a text is needed",
+    "model_type": "a name is needed, or a name and options such as {{name: x, option: value}}",
+    "path_type": "the name of a folder is needed",
+    "greater_than": "more than {gt} is needed",
+    "greater_than_equal": "at least {ge} is needed",
+    "less_than": "less than {lt} is needed",
+    "less_than_equal": "at most {le} is possible",
+}
 
 
 class Settings(BaseModel):
@@ -100,6 +121,8 @@ class DataChoice(Settings):
     name: str
     path: Path | None = None
     """Where it is; says nothing about what it is."""
+    content: str | None = None
+    """Of a folder of images what is in it, by names and sizes; a run writes it down and refuses another content."""
     limit: Annotated[int, Field(strict=True, ge=2)] | None = None
     """At most so many images for training and validation together, and at most so many for testing."""
     validation: Count | None = None
@@ -115,6 +138,12 @@ class DataChoice(Settings):
     def _exists(cls, name: str) -> str:
         DATASETS.find(name)
         return name
+
+    @model_validator(mode="after")
+    def _has_content(self) -> Self:
+        if self.content is not None and DATASETS.find(self.name).fingerprint is None:
+            raise InputError(f"content = {self.content}: data set {self.name} is not known by the content of a folder")
+        return self
 
 
 class Training(Settings):
@@ -201,6 +230,11 @@ class Training(Settings):
     def feed(self, seed: int, device: str = "cpu", workers: int = 0) -> Feed:
         """Its data, split by the seed, on a device."""
         dataset = load(self.data.name, self.data.path)
+        if self.data.content not in (None, dataset.content):
+            raise InputError(
+                f"{self.data.path} is not what it was: names or sizes of its files have changed. "
+                "Bring them back, or start another run in another folder"
+            )
         own = Normalisation(self.mean, self.std) if self.mean is not None and self.std is not None else None
         return feed_of(
             split(dataset, seed, self.data.validation, self.data.limit),
@@ -228,5 +262,10 @@ def _reworded(error: ValidationError, model: type[BaseModel]) -> InputError:
         return unknown(f"key of {'.'.join(outer)}" if outer else "key", last, model.model_fields)
     if first["type"] == "missing":
         return InputError(f"key {key!r} is missing")
+    if first["type"] == "literal_error":
+        known = re.findall(r"'([^']*)'", first["ctx"]["expected"])
+        return InputError(f"{key} = {first['input']!r}: {unknown('value', first['input'], known)}")
     message = first["msg"].removeprefix("Value error, ")
+    if (words := IN_OUR_WORDS.get(first["type"])) is not None:
+        message = words.format(**first.get("ctx", {}))
     return InputError(f"{key} = {first['input']!r}: {message[0].lower()}{message[1:]}" if key else message)

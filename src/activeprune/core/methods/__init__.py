@@ -46,6 +46,7 @@ class Method:
     rounds: int = 1  # in how many rounds of scoring it removes its share
     batches: int | None = None  # how many batches it wants by default; None: what its parameters tell
     graph: bool = False  # whether it looks at the weight graph
+    version: int = 1  # counted up when the same weights get other scores: results are kept by it
 
     def __post_init__(self) -> None:
         asked = [p.name for p in self._parameters() if p.default is p.empty]
@@ -121,12 +122,14 @@ def method(
     rounds: int = 1,
     batches: int | None = None,
     graph: bool = False,
+    version: int = 1,
 ) -> Callable[[Function], Function]:
     """Registers a method of one's own under `name`.
 
     `scope`: whether scores compare over the whole network or within a layer; `chain`: the only chain of trainings it
     is defined for; `rounds`: in how many rounds of scoring it removes its share; `batches`: how many batches of
-    training data it wants (20 for a function that takes `grad`); `graph`: whether it looks at the weight graph.
+    training data it wants (20 for a function that takes `grad`); `graph`: whether it looks at the weight graph;
+    `version`: to be counted up when its code changes, so that a study does not take old results for new ones.
 
     >>> @method("large_first_row")
     ... def large_first_row(weight, mask):
@@ -135,7 +138,7 @@ def method(
     METHODS.check_name(name)
 
     def register(function: Function) -> Function:
-        METHODS.add(name, Method(name, function, scope, chain, rounds, batches, graph), origin_of(function))
+        METHODS.add(name, Method(name, function, scope, chain, rounds, batches, graph, version), origin_of(function))
         return function
 
     return register

@@ -10,10 +10,10 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from .experiment.executors import Observer
-from .experiment.plan import Todo
-from .experiment.steps import Prune, Step, Train
-from .training import Epoch
+from ..experiment.observer import Observer
+from ..experiment.plan import Todo
+from ..experiment.steps import Prune, Step, Train
+from ..training import Epoch
 
 
 def observer(quiet: bool) -> Observer:

@@ -1,0 +1,180 @@
+"""The command line: `activeprune --help`."""
+
+from __future__ import annotations
+
+import io
+import os
+import platform
+import sys
+import traceback
+from importlib import import_module
+from typing import Annotated, Any
+
+import torch
+import typer
+
+from .. import __version__, machine
+from ..core.activation import RULES
+from ..core.errors import InputError, unknown
+from ..core.methods import METHODS
+from ..core.registry import Registry
+from ..data import DATASETS
+from ..data.cache import directory as data_cache
+from ..experiment.jobs import IMPORTS
+from ..experiment.reading import study_names
+from ..experiment.store import Damaged, Missing
+from ..extras import EXTRA_OF, present
+from ..networks import NETWORKS
+from ..report import paper
+from . import benches, stores, studies
+from .show import AsJson, print_json, print_table
+
+app = typer.Typer(
+    name="activeprune",
+    help="Prune neural networks with any method X, and wake their dead neurons up (AP).",
+    epilog="Example:  activeprune list methods",
+    add_completion=False,
+    rich_markup_mode=None,
+)
+app.command(epilog="Example:  activeprune run table1 --set seeds=1 --set data.path=DIR --dry-run")(studies.run)
+app.command(epilog="Example:  activeprune report runs/table1")(studies.report)
+app.add_typer(stores.app, name="store")
+app.add_typer(benches.app, name="bench")
+
+
+@app.callback(invoke_without_command=True)
+def common_options(
+    context: typer.Context,
+    modules: Annotated[
+        list[str] | None,
+        typer.Option("--import", metavar="MODULE", help="Import a Python module that registers methods (repeatable)."),
+    ] = None,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    """Options of every command; they may stand anywhere on the line."""
+    if version:
+        print(f"activeprune {__version__}")
+        raise typer.Exit
+    for module in modules or ():
+        _import(module)
+    if modules:
+        os.environ[IMPORTS] = ",".join(modules)
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+@app.command("list", epilog="Example:  activeprune list methods --json")
+def list_(
+    topic: Annotated[
+        str | None, typer.Argument(help="methods, rules, networks, data, studies or paper; all without it.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the pruning methods, AP's rules, networks, data sets, studies and the paper's published tables."""
+    topics: dict[str, Any] = {
+        "methods": lambda: [_method_row(name) for name in METHODS],
+        "rules": lambda: [_summary_row(RULES, name) for name in RULES],
+        "networks": lambda: [_summary_row(NETWORKS, name) for name in NETWORKS],
+        "data": lambda: [_summary_row(DATASETS, name) for name in DATASETS],
+        "studies": lambda: [{"name": name, "what it is": about} for name, about in study_names().items()],
+        "paper": lambda: [{"name": name, "what it holds": line} for name, line in paper.tables().items()],
+    }
+    if topic is not None and topic not in topics:
+        raise unknown("topic", topic, topics)
+    rows = {name: of() for name, of in topics.items() if topic in (None, name)}
+    if as_json:
+        print_json(rows)
+        return
+    for name, table in rows.items():
+        print_table(table, title=name)
+
+
+@app.command(epilog="Example:  activeprune doctor")
+def doctor(as_json: AsJson = False) -> None:
+    """Say what this machine has: versions, devices, optional packages."""
+    rows = {
+        "activeprune": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "machine": machine.described(torch.device("cpu")),
+        "cuda": ", ".join(machine.gpus()) or "no GPU that this torch can use",
+    }
+    rows["data cache"] = str(data_cache())
+    for package, extra in EXTRA_OF.items():
+        rows[package] = "installed" if present(package) else f"missing: pip install 'activeprune[{extra}]'"
+    if as_json:
+        print_json(rows)
+    else:
+        print_table([{"what": what, "found": found} for what, found in rows.items()])
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the command line; returns its exit code: 0 done, 1 failed, 2 bad input, 130 interrupted."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal that cannot show λ still gets the rest
+    given = _common_first(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code = app(given, prog_name="activeprune", standalone_mode=False)
+    except (KeyboardInterrupt, typer.Abort):
+        code = 130
+    except Exception as error:
+        usage = getattr(error, "format_message", None)  # click's errors have it, wherever typer keeps click
+        if usage is None and not isinstance(error, (InputError, Damaged, Missing)):
+            raise
+        if "--debug" in given:
+            traceback.print_exc()
+        return _fail(f"{usage()} (see --help)" if usage else str(error), 2)
+    if code == 130:  # some versions of typer turn an interrupt into this code themselves
+        return _fail("interrupted", 130)
+    return code if isinstance(code, int) else 0
+
+
+def _common_first(arguments: list[str]) -> list[str]:
+    """The options of every command moved to the front, where the parser wants them."""
+    common, rest = [], []
+    queue = iter(arguments)
+    for argument in queue:
+        if argument == "--import":
+            common += [argument, *(value for value in [next(queue, None)] if value is not None)]
+        elif argument in ("--debug", "--version") or argument.startswith("--import="):
+            common.append(argument)
+        else:
+            rest.append(argument)
+    return common + rest
+
+
+def _fail(message: str, code: int) -> int:
+    print(f"activeprune: {' '.join(message.split())}", file=sys.stderr)
+    return code
+
+
+def _import(module: str) -> None:
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # the installed command does not look into the current folder by itself
+    try:
+        import_module(module)
+    except (Exception, SystemExit) as error:  # whatever a stranger's module does when it is imported
+        raise InputError(f"--import {module}: {type(error).__name__}: {error}") from error
+
+
+def _method_row(name: str) -> dict[str, str]:
+    try:
+        method = METHODS[name]
+    except InputError as error:  # an installed package's; the others are still worth listing
+        return {"name": name, "score": str(error), "scope": "", "chain": "", "batches": "", "options": ""}
+    return {
+        "name": name,
+        "score": method.summary,
+        "scope": method.scope,
+        "chain": method.chain or "any",
+        "batches": str(method.batches or ""),
+        "options": ", ".join(f"{option}={default}" for option, default in method.options.items()),
+    }
+
+
+def _summary_row(things: Registry[Any], name: str) -> dict[str, str]:
+    try:
+        return {"name": name, "what it is": things[name].summary}
+    except InputError as error:
+        return {"name": name, "what it is": str(error)}

@@ -1,0 +1,37 @@
+"""Tables and JSON on the terminal, in a pipe or in a log."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from typing import Annotated
+
+import typer
+from rich.console import Console, RenderableType
+from rich.table import Table
+
+LOG_WIDTH = 120  # columns of a table that goes to a file or a pipe
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+
+
+def print_json(value: object) -> None:
+    """For machines."""
+    print(json.dumps(value, indent=1, ensure_ascii=False))
+
+
+def print_table(rows: Iterable[dict[str, str]], title: str | None = None) -> None:
+    """One row a line, under the names of the first row's columns."""
+    rows = list(rows)
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    for column in rows[0]:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*row.values())
+    print_rich(table)
+
+
+def print_rich(thing: RenderableType) -> None:
+    """As wide as the terminal, or as a log."""
+    Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else LOG_WIDTH).print(thing)

@@ -1,0 +1,208 @@
+"""`activeprune run` and `activeprune report`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.tree import Tree
+
+from ..experiment import speed
+from ..experiment.executors import Outcome
+from ..experiment.findings import Summary, summaries
+from ..experiment.outlook import Outlook, outlook, unmeasured
+from ..experiment.reading import assignments
+from ..experiment.runs import Run
+from ..experiment.search import WINNER_FILE, Search, opened, started
+from .progress import clock, observer
+from .show import AsJson, print_json, print_rich, print_table
+
+MOST_PROCESSES = 8  # by default, however many cores there are
+
+Job = Run | Search
+
+
+def run(
+    study: Annotated[str, typer.Argument(help="A study by name (activeprune list studies) or a YAML file.")],
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder of the results; runs/STUDY by default.")
+    ] = None,
+    store: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder of all that is computed; .store beside DIR by default.")
+    ] = None,
+    changes: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the study (repeatable).")
+    ] = None,
+    grid: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=A,B,C", help="Run the study for each of several values (repeatable)."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be computed, and stop.")] = False,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="With --dry-run: time a few training steps for the estimate.")
+    ] = False,
+    processes: Annotated[
+        int | None, typer.Option(min=1, help="Processes that work at once [one a core on a CPU, one on a GPU].")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Also write rows.csv.")] = False,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard events.")] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Run a study: compute what its store lacks, print the table. After an interruption the same command goes on."""
+    job = started(study, out, store, assignments(changes or ()), _lists(grid or ()))
+    count = processes or (min(os.cpu_count() or 1, MOST_PROCESSES) if job.device == "cpu" else 1)
+    if dry_run:
+        found = _looked_ahead(job, count, measure)
+        print_json(found.as_dict()) if as_json else _print_outlook(job, found)
+        return 0
+    outcome = _gone(job, count, quiet)
+    for single in _runs(job).values():
+        if as_csv:
+            single.write_csv()
+        if tensorboard:
+            single.write_tensorboard()
+    _print_results(job, as_json)
+    failures = [*outcome.failed, *_failures(job)]
+    for line in failures if quiet else _failures(job):  # without --quiet the log has told of those of prunings
+        print(f"failed: {line}", file=sys.stderr)
+    if not quiet:
+        print(f"results are in {job.out}: activeprune report {job.out} prints them again", file=sys.stderr)
+    return 1 if failures or outcome.blocked else 0
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a run or of a grid.")],
+    as_json: AsJson = False,
+) -> None:
+    """Print the table of a run, finished or not."""
+    _print_results(opened(folder), as_json)
+
+
+def _gone(job: Job, processes: int, quiet: bool) -> Outcome:
+    watching = observer(quiet)
+    try:
+        return job.go(watching, processes)
+    except KeyboardInterrupt:
+        print("interrupted: the same command goes on from the last finished step or epoch", file=sys.stderr)
+        raise
+    finally:
+        watching.close()
+
+
+def _runs(job: Job) -> dict[str, Run]:
+    return job.runs if isinstance(job, Search) else {"": job}
+
+
+def _lists(texts: Iterable[str]) -> dict[str, list[Any]]:
+    """Lists of values from "key=a,b,c"."""
+    return {key: value for text in texts for key, value in assignments([f"{text.replace('=', '=[', 1)}]"]).items()}
+
+
+def _failures(job: Job) -> Iterator[str]:
+    for row in job.rows():
+        if (why := row["failure"]) is not None:
+            of = f"{row['study']} " if "study" in row else ""
+            yield (
+                f"{of}{row['variant']} cycle {row['cycle']} seed {row['seed']}: loss {why['loss']} "
+                f"at step {why['step']} (epoch {why['epoch']}, learning rate {why['lr']:.4g})"
+            )
+
+
+def _looked_ahead(job: Job, processes: int, measure: bool) -> Outlook:
+    speeds = speed.known(job.store, job.device)
+    if measure:
+        for training in unmeasured(job.plan, job.store, speeds):
+            speeds[speed.alike(training)] = speed.measured(training, job.device)
+    return outlook(job.plan, job.store, speeds, processes)
+
+
+def _print_outlook(job: Job, found: Outlook) -> None:
+    tree = Tree(f"{job.out}: {_about(job)}")
+    among = "variants and studies" if isinstance(job, Search) else "variants"
+    trainings = tree.add(
+        f"{found.trainings} trainings: {found.shared} shared by several {among}, "
+        f"{found.trainings - found.missing} in the store, {found.missing} to do"
+    )
+    for variant, count in found.by_variant.items():
+        trainings.add(f"{variant}: {count}")
+    kinds = ", ".join(f"{count} {kind}" for kind, count in found.steps.items())
+    tree.add(f"{sum(found.steps.values())} steps ({kinds}), {found.steps_missing} to do")
+    time = "not measured yet (see --measure)" if found.seconds is None else f"about {clock(found.seconds)}"
+    tree.add(f"time: {time}; disk: about {found.disk / 1e6:.1f} MB")
+    print_rich(tree)
+
+
+def _about(job: Job) -> str:
+    if isinstance(job, Search):
+        return f"a grid of {len(job.runs)} studies"
+    study = job.study
+    return (
+        f"{study.training.network.name} on {study.training.data.name}, {study.method.name}, "
+        f"chain {study.which_chain}, {len(study.seeds)} seeds, {study.cycles} cycles"
+    )
+
+
+def _print_results(job: Job, as_json: bool) -> None:
+    if as_json:
+        print_json(job.as_dict())
+        return
+    for label, single in _runs(job).items():
+        if label:
+            print(label)
+        _print_run(single)
+    if isinstance(job, Search):
+        found = job.validation()
+        ranked = sorted(found, key=lambda label: -found[label])
+        rows = [{"study": label, "validation": f"{100 * found[label]:.2f}"} for label in ranked]
+        if rows:
+            print_table(rows, title="mean validation accuracy in % of the studies that are finished")
+            print(f"best by validation accuracy: {ranked[0]} (written to {job.out / WINNER_FILE})")
+
+
+def _print_run(run: Run) -> None:
+    """Variants in rows, densities in columns; accuracies in per cent."""
+    cells = summaries(run.rows())
+    columns = sorted({cell.cycle for cell in cells})
+    density: dict[int, float] = {}
+    for cell in cells:
+        if cell.density is not None:
+            density.setdefault(cell.cycle, cell.density)
+    heads = {cycle: f"λ {density[cycle]:.1%}" if cycle in density else f"cycle {cycle}" for cycle in columns}
+    if len(set(heads.values())) < len(heads):
+        heads = {cycle: f"{head} (cycle {cycle})" for cycle, head in heads.items()}
+    rows = []
+    for variant in run.study.variants:
+        own = {cell.cycle: cell for cell in cells if cell.variant == variant}
+        texts = {heads[cycle]: _cell_text(own[cycle], density.get(cycle)) for cycle in columns}
+        rows.append({"variant": variant, **texts})
+    seeds = len(run.study.seeds)
+    print_table(rows, title=f"test accuracy in %, mean ± std over {seeds} seed{'s' if seeds > 1 else ''}")
+    for line in _shortfalls(run):
+        print(line)
+
+
+def _cell_text(cell: Summary, head: float | None) -> str:
+    """Mean and deviation, and the cell's own λ where it is not the column's."""
+    if cell.mean is None:
+        return "failed" if cell.failed else "missing"
+    text = f"{cell.mean:.2%}".removesuffix("%") + ("" if cell.std is None else f" ± {100 * cell.std:.2f}")
+    if cell.density != head:
+        text += f" at λ {cell.density:.1%}"
+    gone = len(cell.missing) + len(cell.failed)
+    return f"{text} ({cell.seeds} of {cell.seeds + gone})" if gone else text
+
+
+def _shortfalls(run: Run) -> Iterator[str]:
+    """Where AP had fewer negative weights to choose from than its share."""
+    for row in run.rows():
+        if row["shortfall"]:
+            instead = "others that moved least" if row["variant"] == "solo" else f"by {run.study.method.name}"
+            yield (
+                f"{row['variant']} cycle {row['cycle']} seed {row['seed']}: "
+                f"AP's rule was {row['shortfall']} weights short; as many were removed {instead}"
+            )

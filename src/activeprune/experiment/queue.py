@@ -1,0 +1,120 @@
+"""The steps that a process can compute now, and what becomes of them: the half that all executors share."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Self
+
+from ..core.errors import InputError
+from .compute import Made, StepFailed
+from .leases import Lease, Leases
+from .observer import Observer
+from .plan import Plan
+from .steps import Step
+from .store import FolderStore
+
+SECONDS_TO_WAIT = 0.5  # for a step that another process is computing
+TRIES = 3  # of one step, whose result may be damaged after it was finished
+
+Choose = Callable[[Sequence[Step]], Sequence[Step]]
+
+
+def one(ready: Sequence[Step]) -> Sequence[Step]:
+    """The first."""
+    return ready[:1]
+
+
+class Queue:
+    """Ready steps of a plan, taken with a lease each, so that others on the same store leave them alone.
+
+    As a context manager it keeps the leases of what was taken, and gives them back at the end.
+    """
+
+    def __init__(self, plan: Plan, store: FolderStore, leases: Leases, observer: Observer) -> None:
+        self.plan, self.store, self.leases, self.observer = plan, store, leases, observer
+        self.failed: dict[str, str] = {}
+        self.computed = 0
+        self._held: dict[str, tuple[Lease, float]] = {}  # by key: the lease, and when work on it began
+        self._tries: Counter[str] = Counter()
+        self._over = threading.Event()
+        self._renewing = threading.Thread(target=self._renew, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._renewing.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._renewing.join()
+        for key in list(self._held):
+            self._release(key)
+
+    def take(self, choose: Choose = one) -> list[Step]:
+        """Steps to compute next, of those that `choose` picks; none when nothing is left that could be.
+
+        It waits while all that is ready is in the hands of other processes.
+        """
+        while True:
+            todo = self.plan.todo(self.store)
+            self.observer.planned(todo)
+            ready = [step for step in todo.ready if step.key not in self.failed and step.key not in self._held]
+            if not ready:
+                return []
+            free = [step for step in ready if self.leases.holder(step.key) is None]
+            if taken := self._claimed(choose(free)):
+                return taken
+            if not free:
+                time.sleep(SECONDS_TO_WAIT)
+
+    def finish(self, step: Step, made: Made) -> None:
+        """Keeps a result. Of one that was there before, and came out differently, the first record stays."""
+        self.store.put(step.key, made.parts, made.provenance)
+        if lost := {name: part for name, part in made.parts.items() if not self.store.has(step.key, name)}:
+            self.observer.trouble(f"{step.kind} {step.key} came out differently this time: its first record is kept")
+            self.store.put(step.key, lost, made.provenance)
+        self.computed += 1
+        self.observer.finished(step, self._release(step.key))
+
+    def fail(self, step: Step, error: StepFailed) -> None:
+        """Notes that a step cannot be computed; steps that do not need it go on."""
+        self.failed[step.key] = str(error)
+        self.observer.trouble(f"failed: {error}")
+        self._release(step.key)
+
+    def put_back(self, step: Step, why: Exception) -> None:
+        """Leaves a step for later: one of its inputs turned out damaged and must be computed again."""
+        self.observer.trouble(str(why))
+        self._release(step.key)
+
+    def _claimed(self, steps: Sequence[Step]) -> list[Step]:
+        """Those of the steps whose lease could be had, and that nobody finished just before."""
+        now = time.perf_counter()
+        mine = {step.key: lease for step in steps if (lease := self.leases.take(step.key)) is not None}
+        self._held |= {key: (lease, now) for key, lease in mine.items()}
+        ready = {step.key for step in self.plan.ready(self.store)} if mine else set()
+        for key in mine.keys() - ready:
+            self._release(key)
+        taken = [step for step in steps if step.key in mine and step.key in ready]
+        for step in taken:
+            self._tries[step.key] += 1
+            if self._tries[step.key] > TRIES:
+                raise InputError(f"{step.kind} {step.key} was computed {TRIES} times, and the store still lacks it")
+            self.observer.started(step)
+        return taken
+
+    def _release(self, key: str) -> float:
+        """Gives a lease back; returns for how many seconds it was held."""
+        lease, since = self._held.pop(key)
+        lease.release()
+        return time.perf_counter() - since
+
+    def _renew(self) -> None:
+        while not self._over.wait(self.leases.seconds / 3):
+            for lease, _ in list(self._held.values()):
+                lease.renew()

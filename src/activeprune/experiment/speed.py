@@ -1,0 +1,93 @@
+"""How long trainings take: from what was measured on this machine before, or by timing a few steps."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections import defaultdict
+from dataclasses import dataclass
+from itertools import islice
+from statistics import median
+from typing import Any, get_args
+
+import torch
+
+from ..data import Feed, Part
+from ..machine import described, one_thread
+from ..machine import device as usable_device
+from ..training import Training
+from ..training.member import Member
+from .steps import identity
+from .store import Store
+
+WHAT_COUNTS = ("network", "data", "batch", "precision", "optimizer", "augment", "resolution")  # for the speed
+SECONDS_TO_MEASURE = 3.0
+FEWEST_STEPS = 2
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Seconds that a step takes, its share of evaluation included, and steps in an epoch."""
+
+    seconds: float
+    steps: int
+
+    def of(self, training: Training, first: int = 0) -> float:
+        """Seconds of a training from epoch `first` on."""
+        return self.seconds * (training.epochs.steps(self.steps) - first * self.steps)
+
+    def told(self, training: Training) -> dict[str, Any]:
+        """For the provenance of a training."""
+        return {"speed": {"of": alike(training), "seconds_per_step": self.seconds, "steps_per_epoch": self.steps}}
+
+
+def alike(training: Training) -> str:
+    """The same for trainings whose steps take the same time."""
+    told = {key: value for key, value in identity(training).items() if key in WHAT_COUNTS}
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def known(store: Store, device: str) -> dict[str, Speed]:
+    """Of trainings in the store that were computed on such a machine: the median of those that are alike."""
+    with one_thread(device):  # as trainings are
+        here = described(torch.device(device))
+    found = defaultdict(list)
+    for entry in store.list():
+        provenance = store.provenance(entry.key)
+        if provenance.get("machine") == here and isinstance(told := provenance.get("speed"), dict):
+            found[told["of"]].append(Speed(told["seconds_per_step"], told["steps_per_epoch"]))
+    return {of: Speed(median(s.seconds for s in speeds), speeds[0].steps) for of, speeds in found.items()}
+
+
+def measured(training: Training, device: str) -> Speed:
+    """The speed of a few steps and of a part of an evaluation, timed now. Needs the data, and changes nothing."""
+    feed = training.feed(0, device, os.cpu_count() or 0)
+    place = usable_device(device)
+    model = training.build(len(feed.classes), feed.channels)
+    member = Member(training, model, model.state_dict(), None, place)
+    with one_thread(device):
+        member.step(*next(feed.training(0)))  # the first one also loads and chooses kernels
+        since, steps = time.perf_counter(), 0
+        for x, y in islice(feed.training(1), max(FEWEST_STEPS, feed.steps - 1)):
+            float(member.step(x, y)[0])  # waits for the device
+            steps += 1
+            if steps >= FEWEST_STEPS and time.perf_counter() - since > SECONDS_TO_MEASURE:
+                break
+        per_step = (time.perf_counter() - since) / steps
+        return Speed(per_step + _evaluation(member, feed) / feed.steps, feed.steps)
+
+
+def _evaluation(member: Member, feed: Feed) -> float:
+    """Seconds that an evaluation of all validation and test images takes, from the first batches of each."""
+    parts: tuple[Part, ...] = get_args(Part)[1:]
+    return sum(_seconds_of(member, feed, part) for part in parts)
+
+
+def _seconds_of(member: Member, feed: Feed, part: Part) -> float:
+    images = feed.sizes[part]
+    batches = list(islice(feed.evaluation(part), FEWEST_STEPS))
+    since = time.perf_counter()
+    member.score(batches)
+    return (time.perf_counter() - since) * images / sum(len(y) for _, y in batches)

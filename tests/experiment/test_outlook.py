@@ -1,0 +1,123 @@
+"""What a dry run foretells: time from measured speeds, and disk by what is kept."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+import activeprune as ap
+from activeprune.cli import main
+from activeprune.experiment import speed
+from activeprune.experiment.outlook import outlook, unmeasured
+from activeprune.experiment.plan import Plan
+from activeprune.experiment.reading import read_study
+from activeprune.experiment.runs import Run
+from activeprune.experiment.speed import Speed, alike
+from activeprune.experiment.store import FolderStore
+from activeprune.machine import described, one_thread
+from activeprune.training import Training
+
+STATE_BYTES = sum(t.numel() * t.element_size() for t in ap.build("resnet20").state_dict().values())
+MASK_BYTES = sum(m.numel() for m in ap.Masks.dense(ap.build("resnet20")).values()) // 8
+
+
+def plan_of(**changes) -> Plan:
+    return Plan(
+        read_study(
+            "table1", {"seeds": 1, "epochs": "10ep", "drops": [], "warmup": "0ep", "report_cycles": None, **changes}
+        )
+    )
+
+
+def seconds(plan: Plan, processes: int, per_step: float = 2.0) -> float | None:
+    training = plan.trainings[0].training
+    speeds = {alike(training): Speed(per_step, 351)}
+    return outlook(plan, FolderStore("/nowhere"), speeds, processes).seconds
+
+
+def test_time_is_the_work_of_all_but_no_less_than_the_longest_chain() -> None:
+    one = 10 * 351 * 2.0
+    sequence = plan_of(variants=["plain"], cycles=3)  # T1 T2 T3 one after the other, and R1 R2 R3
+    assert seconds(sequence, 1) == pytest.approx(6 * one)
+    assert seconds(sequence, 2) == pytest.approx(4 * one)  # T1 T2 T3 R3
+    several = plan_of(variants=["plain"], cycles=1, seeds=4)
+    assert seconds(several, 4) == pytest.approx(2 * one)
+    assert seconds(several, 2) == pytest.approx(4 * one)
+
+
+def test_a_training_that_goes_on_from_its_first_epochs_counts_them_once() -> None:
+    late = plan_of(method="imp", chain="rewind", rewind_epoch=4, variants=["plain"], cycles=1)
+    assert seconds(late, 1) == pytest.approx((10 + 6) * 351 * 2.0)  # 4 + 6 of the dense one, 6 of the retraining
+
+
+def test_iterations_count_as_such() -> None:
+    assert seconds(plan_of(epochs="500it", variants=["plain"], cycles=1), 1) == pytest.approx(2 * 500 * 2.0)
+
+
+def test_without_a_measurement_nothing_is_claimed() -> None:
+    plan = plan_of(variants=["plain"])
+    assert outlook(plan, FolderStore("/nowhere"), {}).seconds is None
+    assert [t.network.name for t in unmeasured(plan, FolderStore("/nowhere"), {})] == ["resnet20"]
+
+
+def test_trainings_are_alike_in_what_takes_time() -> None:
+    base = {"network": "resnet8", "data": "digits", "lr": 0.1, "epochs": "3ep", "batch": 64}
+    one = alike(Training.read(base))
+    assert one == alike(Training.read({**base, "lr": 0.3, "epochs": "9ep", "weight_decay": 0.1}))
+    for change in (
+        {"batch": 32},
+        {"network": "resnet20"},
+        {"precision": "bf16"},
+        {"data": {"name": "digits", "limit": 9}},
+    ):
+        assert one != alike(Training.read({**base, **change}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "states"),
+    [
+        ({"keep": "all"}, 3 + 3),
+        ({"keep": "records"}, 2),  # a trunk's state while plain goes on from it, and the one that is being made
+        ({"keep": "frontier", "chain": "continue"}, 2),
+        ({"keep": "all", "chain": "continue"}, 4),
+    ],
+)
+def test_disk_is_what_is_kept_at_a_time(changes: dict, states: int) -> None:
+    plan = plan_of(variants=["plain"], cycles=3, **changes)
+    small = 3 * MASK_BYTES + len(plan.trainings) * 10 * 250
+    assert outlook(plan, FolderStore("/nowhere"), {}).disk == pytest.approx(states * STATE_BYTES + small, rel=0.03)
+
+
+def test_the_disk_that_was_foretold_is_the_disk_that_was_used(tmp_path: Path) -> None:
+    run = Run.new("smoke", tmp_path / "run")
+    foretold = outlook(run.plan, run.store, {}).disk
+    run.go()
+    used = sum(size for entry in run.store.list() for size in entry.parts.values())
+    assert foretold == pytest.approx(used, rel=0.1)
+
+
+def test_speeds_are_those_of_this_machine(tmp_path: Path) -> None:
+    run = Run.new("smoke", tmp_path / "run", changes={"variants": ["plain"], "cycles": 1})
+    run.go()
+    found = speed.known(run.store, "cpu")
+    assert list(found) == [alike(run.study.training)]
+    told = [run.store.provenance(step.key)["speed"] for step in run.plan.trainings]
+    assert found[alike(run.study.training)].steps == told[0]["steps_per_epoch"] == 108 // 32
+    with one_thread("cpu"):
+        here = described(torch.device("cpu"))
+    assert {run.store.provenance(step.key)["machine"] for step in run.plan.trainings} == {here}
+    elsewhere = FolderStore(tmp_path / "elsewhere")
+    for number, speed_told in enumerate(told):
+        elsewhere.put(f"{number:032x}", {"record.json": b"{}"}, {"machine": "an abacus", "speed": speed_told})
+    assert speed.known(elsewhere, "cpu") == {}
+
+
+def test_a_few_steps_are_timed_on_request(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    arguments = ["run", "smoke", "--out", str(tmp_path / "run"), "--dry-run", "--json", "--processes", "1"]
+    assert main(arguments) == 0
+    assert json.loads(capsys.readouterr().out)["seconds"] is None
+    assert main([*arguments, "--measure"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert 0 < told["seconds"] < 600
+    assert not (tmp_path / "run").exists()

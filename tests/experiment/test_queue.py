@@ -1,0 +1,89 @@
+"""Steps taken with leases: several at once, never the same by two, and given back whatever happens."""
+
+from pathlib import Path
+
+import pytest
+
+import activeprune as ap
+from activeprune.experiment.compute import Made, StepFailed
+from activeprune.experiment.leases import Leases
+from activeprune.experiment.observer import Observer
+from activeprune.experiment.plan import RECORD, STATE, Plan
+from activeprune.experiment.queue import TRIES, Queue
+from activeprune.experiment.reading import read_study
+from activeprune.experiment.steps import Step, Train
+from activeprune.experiment.store import FolderStore
+
+FINE = b'{"failure": null}'
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FolderStore:
+    return FolderStore(tmp_path)
+
+
+@pytest.fixture
+def plan() -> Plan:
+    return Plan(read_study("smoke", {"seeds": 3, "variants": ["plain"]}))
+
+
+def queue(plan: Plan, store: FolderStore) -> Queue:
+    return Queue(plan, store, Leases(store.root), Observer())
+
+
+def made(step: Step) -> Made:
+    return Made({RECORD: FINE, STATE: b"weights"}, {})
+
+
+def everything(ready):
+    return ready
+
+
+def test_steps_of_one_shape_are_taken_together(plan: Plan, store: FolderStore) -> None:
+    with queue(plan, store) as mine, queue(plan, store) as other:
+        steps = mine.take(everything)
+        assert [step.seed for step in steps] == [0, 1, 2]
+        assert len({step.shape for step in steps}) == 1
+        assert all(other.leases.holder(step.key) for step in steps)
+        mine.finish(steps[0], made(steps[0]))
+        assert [step.kind for step in other.take()] == ["prune"]  # what follows seed 0, while the others go on
+        assert mine.computed == 1
+    assert not any(Leases(store.root).holder(key) for key in plan.steps)
+
+
+def test_a_shape_is_the_training_and_its_epochs(plan: Plan) -> None:
+    one, two = plan.trainings[0], plan.trainings[-1]
+    assert one.shape == two.shape
+    assert one.shape != Train(one.training, 0, one.start, first=1).shape
+    slower = one.training.model_copy(update={"lr": 0.001})
+    assert one.shape != Train(slower, 0, one.start).shape
+
+
+def test_leases_are_given_back_after_an_error(plan: Plan, store: FolderStore) -> None:
+    def interrupted() -> None:
+        with queue(plan, store) as mine:
+            assert mine.take(everything)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    with queue(plan, store) as other:
+        assert len(other.take(everything)) == 3
+
+
+def test_a_step_that_failed_is_not_taken_again(plan: Plan, store: FolderStore) -> None:
+    with queue(plan, store) as mine:
+        (step,) = mine.take()
+        mine.fail(step, StepFailed("no"))
+        assert step.key not in {left.key for left in mine.take(everything)}
+        assert mine.failed == {step.key: "no"}
+
+
+def test_a_result_that_the_store_does_not_keep_ends_the_run(plan: Plan, store: FolderStore) -> None:
+    with queue(plan, store) as mine:
+        for _ in range(TRIES):
+            (step,) = mine.take()
+            mine.finish(step, made(step))
+            store.remove(step.key)
+        with pytest.raises(ap.InputError, match="the store still lacks it"):
+            mine.take()
