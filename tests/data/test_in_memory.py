@@ -8,6 +8,7 @@ import activeprune as ap
 from activeprune.core.randomness import generator
 from activeprune.data import (
     AUGMENTATIONS,
+    Dataset,
     Feed,
     InMemory,
     Normalisation,
@@ -21,7 +22,8 @@ from activeprune.data import (
 )
 from tests.data.makers import noise
 
-PARTS = Split(noise(50, 3), noise(9, 3, seed=1), noise(11, 3, seed=2), ("a", "b", "c"))
+WHOLE = Dataset("noise", ("a", "b", "c"), noise(59, 3), noise(11, 3, seed=2))
+PARTS = Split(WHOLE, {"train": torch.arange(50), "validation": torch.arange(50, 59), "test": torch.arange(59, 70)})
 
 
 def all_of(batches: object) -> tuple[torch.Tensor, torch.Tensor]:
@@ -131,7 +133,7 @@ def test_global_random_state_is_neither_read_nor_changed() -> None:
         ({"augment": "resized_crop_flip"}, "is for folders of image files: here 'crop_flip' is possible"),
         ({"resolution": 0}, "resolution = 0: at least 1"),
         ({"workers": -1}, "workers = -1: at least 0"),
-        ({"normalisation": Normalisation((0.5,), (0.5,))}, "normalisation of 1 channels: train images have 3"),
+        ({"normalisation": Normalisation((0.5,), (0.5,))}, "normalisation of 1 channels: the images have 3"),
     ],
 )
 def test_what_cannot_be_fed_is_refused_at_once(options: dict, message: str) -> None:

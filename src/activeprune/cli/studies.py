@@ -143,8 +143,12 @@ def _about(job: Job) -> str:
     study = job.study
     return (
         f"{study.training.network.name} on {study.training.data.name}, {study.method.name}, "
-        f"chain {study.which_chain}, {len(study.seeds)} seeds, {study.cycles} cycles"
+        f"chain {study.which_chain}, {_counted(len(study.seeds), 'seed')}, {_counted(study.cycles, 'cycle')}"
     )
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _print_results(job: Job, as_json: bool) -> None:
@@ -180,8 +184,7 @@ def _print_run(run: Run) -> None:
         own = {cell.cycle: cell for cell in cells if cell.variant == variant}
         texts = {heads[cycle]: _cell_text(own[cycle], density.get(cycle)) for cycle in columns}
         rows.append({"variant": variant, **texts})
-    seeds = len(run.study.seeds)
-    print_table(rows, title=f"test accuracy in %, mean ± std over {seeds} seed{'s' if seeds > 1 else ''}")
+    print_table(rows, title=f"test accuracy in %, mean ± std over {_counted(len(run.study.seeds), 'seed')}")
     for line in _shortfalls(run):
         print(line)
 

@@ -10,7 +10,7 @@ from .feeding import feed
 from .feeds import Feed, Part
 from .imagefolder import fingerprint
 from .images import Dataset, Files, Images
-from .in_memory import InMemory
+from .in_memory import InMemory, Shelf, shown
 from .normalise import IMAGENET, Normalisation, normalised, resized, scaled, statistics
 from .sources import DATASETS, Source, dataset, find, load
 from .splits import Split, split, stratified
@@ -29,6 +29,7 @@ __all__ = [
     "InMemory",
     "Normalisation",
     "Part",
+    "Shelf",
     "Source",
     "Split",
     "Streamed",
@@ -42,6 +43,7 @@ __all__ = [
     "normalised",
     "resized",
     "scaled",
+    "shown",
     "split",
     "statistics",
     "stratified",

@@ -40,7 +40,7 @@ def feed(
     """
     resolution = None if resolution is None else whole("resolution", resolution, 1)
     workers = whole("workers", workers, 0)
-    if isinstance(split.train, Images):
-        own = normalisation or statistics(split.train)
+    if isinstance(train := split.dataset.train, Images):
+        own = normalisation or statistics(train.take(split.rows["train"]))
         return InMemory(split, seed, batch, augment, resolution, own, device)
     return Streamed(split, seed, batch, augment, resolution or RESOLUTION, normalisation or IMAGENET, device, workers)

@@ -34,11 +34,12 @@ class Feed(ABC):
         normalisation: Normalisation,
         device: torch.device | str,
     ) -> None:
-        self.sizes: dict[Part, int] = {part: len(getattr(split, part)) for part in get_args(Part)}
+        self.split = split
+        self.sizes: dict[Part, int] = {part: len(split.rows[part]) for part in get_args(Part)}
         self.size, self.batch = self.sizes["train"], whole("batch", batch, 1)
         if self.batch > self.size:
             raise InputError(f"batch = {batch} of {self.size} training images: at most {self.size} are possible")
-        check_augmentation(augment, split.train)
+        check_augmentation(augment, split.dataset.train)
         self.classes: tuple[str, ...] = split.classes
         self.channels = len(normalisation.mean)
         self.normalisation = normalisation

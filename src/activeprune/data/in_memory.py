@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import get_args
 
 import torch
 from torch import Tensor
 
 from ..core.errors import InputError
-from .augment import Draws, augmented, draws
+from .augment import augmented, draws
 from .feeds import Batch, Feed, Part
-from .images import Images
+from .images import Dataset, Images
 from .normalise import Normalisation, resized, scaled
 from .splits import Split
 
 
 class InMemory(Feed):
-    """A feed of `Images`. `parts` holds train, validation and test on the device, as bytes.
+    """A feed of `Images`, which lie on the device as bytes.
 
     Batches are scaled to `resolution` after all else; None leaves them as they are.
     """
@@ -34,39 +33,61 @@ class InMemory(Feed):
     ) -> None:
         super().__init__(split, seed, batch, augment, normalisation, device)
         self.resolution = resolution
-        self.parts: dict[Part, Images] = {}
-        for part in get_args(Part):
-            images = getattr(split, part)
-            if not isinstance(images, Images):
-                raise InputError(f"{part} must be Images as train is, not {type(images).__name__}")
-            if images.shape[0] != self.channels:
-                raise InputError(f"normalisation of {self.channels} channels: {part} images have {images.shape[0]}")
-            self.parts[part] = images.to(self.device)
+        self._parts: dict[Part, Images] = {}
+        images = split.dataset.train
+        if not isinstance(images, Images):
+            raise InputError(f"data set {split.dataset.name!r} is decoded while training: it cannot lie in memory")
+        if images.shape[0] != self.channels:
+            raise InputError(f"normalisation of {self.channels} channels: the images have {images.shape[0]}")
+
+    def part(self, part: Part) -> Images:
+        """The images of a part on the device, as bytes; brought there when they are first asked for."""
+        if part not in self._parts:
+            images = getattr(self.split, part)
+            assert isinstance(images, Images)
+            self._parts[part] = images.to(self.device)
+        return self._parts[part]
 
     def _epoch(self, epoch: int) -> Iterator[Batch]:
-        train = self.parts["train"]
+        train = self.part("train")
         drawn = draws(self.seed, epoch, len(train)).to(self.device)
         for start in range(0, self.steps * self.batch, self.batch):
             rows = slice(start, start + self.batch)
             chosen = drawn.order[rows]
-            yield self._input(self._augmented(train.pixels[chosen], drawn, rows)), train.labels[chosen]
+            pixels = shown(train.pixels[chosen], self.augment, drawn.shift[rows], drawn.flip[rows])
+            yield self._input(pixels), train.labels[chosen]
 
     def _plain(self, index: Tensor) -> Iterator[Batch]:
-        train = self.parts["train"]
+        train = self.part("train")
         for chosen in torch.split(index.to(self.device), self.batch):
             yield self._input(train.pixels[chosen]), train.labels[chosen]
 
     def _whole(self, part: Part, batch: int) -> Iterator[Batch]:
-        images = self.parts[part]
+        images = self.part(part)
         for pixels, labels in zip(torch.split(images.pixels, batch), torch.split(images.labels, batch), strict=True):
             yield self._input(pixels), labels
-
-    def _augmented(self, pixels: Tensor, drawn: Draws, rows: slice) -> Tensor:
-        if self.augment == "none":
-            return pixels
-        flip = drawn.flip[rows] if self.augment == "crop_flip" else torch.zeros_like(drawn.flip[rows])
-        return augmented(pixels, drawn.shift[rows], flip)
 
     def _input(self, pixels: Tensor) -> Tensor:
         x = scaled(pixels, *self.factors)
         return x if self.resolution is None else resized(x, self.resolution)
+
+
+class Shelf:
+    """All images of a data set on a device, training images first, then test images.
+
+    Batches by row: networks of several seeds, whose splits differ, share it. Nothing here waits for the device.
+    """
+
+    def __init__(self, dataset: Dataset, device: torch.device) -> None:
+        if not isinstance(dataset.train, Images) or not isinstance(dataset.test, Images):
+            raise InputError(f"data set {dataset.name!r} is decoded while training: it cannot lie on a device")
+        self.dataset = dataset
+        self.pixels = torch.cat([dataset.train.pixels, dataset.test.pixels]).to(device)
+        self.labels = torch.cat([dataset.train.labels, dataset.test.labels]).to(device)
+
+
+def shown(pixels: Tensor, augment: str, shift: Tensor, flip: Tensor) -> Tensor:
+    """Images as a training shows them: shifted, and mirrored, or as they are."""
+    if augment == "none":
+        return pixels
+    return augmented(pixels, shift, flip if augment == "crop_flip" else torch.zeros_like(flip))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -19,13 +20,32 @@ MOST_VALIDATION = 50_000  # as many as ImageNet's own validation images, which a
 class Split:
     """Training, validation and test images of one seed, each in the order of the data set.
 
-    Validation images are held out of the training images; test images choose nothing.
+    Validation images are held out of the training images; test images choose nothing. `rows` says where the images of
+    "train", "validation" and "test" are in the data set: its training images are counted first, then its test images.
     """
 
-    train: Images | Files
-    validation: Images | Files
-    test: Images | Files
-    classes: tuple[str, ...]
+    dataset: Dataset
+    rows: Mapping[str, Tensor]
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the labels."""
+        return self.dataset.classes
+
+    @property
+    def train(self) -> Images | Files:
+        """What is trained on, taken out of the data set."""
+        return self.dataset.train.take(self.rows["train"])
+
+    @property
+    def validation(self) -> Images | Files:
+        """What chooses."""
+        return self.dataset.train.take(self.rows["validation"])
+
+    @property
+    def test(self) -> Images | Files:
+        """What only reports."""
+        return self.dataset.test.take(self.rows["test"] - len(self.dataset.train))
 
 
 def split(dataset: Dataset, seed: int, validation: int | None = None, limit: int | None = None) -> Split:
@@ -39,20 +59,19 @@ def split(dataset: Dataset, seed: int, validation: int | None = None, limit: int
     >>> len(parts.train), len(parts.validation), len(parts.test)
     (450, 50, 359)
     """
-    train, test = dataset.train, dataset.test
-    if limit is not None:
-        limit = whole("limit", limit, 2)
-        train, test = _limited(train, limit), _limited(test, limit)
-    n = len(train)
+    limit = None if limit is None else whole("limit", limit, 2)
+    may_train, may_test = _limited(dataset.train, limit), _limited(dataset.test, limit)
+    n = len(may_train)
     if n < 2:
         raise InputError(f"data set {dataset.name!r} has {n} training image: with none to hold out, 2 are needed")
     held_out = max(min(n // 10, MOST_VALIDATION), 1) if validation is None else whole("validation", validation, 1)
     if held_out >= n:
         raise InputError(f"validation = {held_out} of {n} training images: none would be left to train on")
-    chosen = stratified(train.labels, held_out, generator(seed, "split", 0))
+    chosen = stratified(dataset.train.labels[may_train], held_out, generator(seed, "split", 0))
     kept = torch.ones(n, dtype=torch.bool)
     kept[chosen] = False
-    return Split(train.take(kept.nonzero().flatten()), train.take(chosen), test, dataset.classes)
+    test = may_test + len(dataset.train)
+    return Split(dataset, {"train": may_train[kept], "validation": may_train[chosen], "test": test})
 
 
 def stratified(labels: Tensor, count: int, draw: torch.Generator) -> Tensor:
@@ -70,7 +89,8 @@ def stratified(labels: Tensor, count: int, draw: torch.Generator) -> Tensor:
     return torch.cat(chosen).sort().values
 
 
-def _limited(images: Images | Files, limit: int) -> Images | Files:
-    if len(images) <= limit:
-        return images
-    return images.take(stratified(images.labels, limit, generator(0, "limit", 0)))
+def _limited(images: Images | Files, limit: int | None) -> Tensor:
+    """Positions of those images that are used at all."""
+    if limit is None or len(images) <= limit:
+        return torch.arange(len(images))
+    return stratified(images.labels, limit, generator(0, "limit", 0))

@@ -47,7 +47,6 @@ class Streamed(Feed):
         super().__init__(split, seed, batch, augment, normalisation, device)
         if self.channels != 3:
             raise InputError(f"normalisation of {self.channels} channels: image files have 3")
-        self.split = split
         self.resolution = resolution
         self.workers = workers
 

@@ -23,7 +23,10 @@ from ..core.methods import METHODS
 from ..core.pruning import Pruned, prune_cycle, prune_solo
 from ..data import Feed
 from ..machine import described
-from ..training import Checkpoint, Epoch, ForeignCheckpoint, Result, Training, train
+from ..machine import device as usable_device
+from ..training import Checkpoint, Epoch, Result, Training
+from ..training.engine import Eager
+from ..training.loop import Entry, checkpoint_identity, train_together
 from .artifacts import (
     checkpoint_bytes,
     checkpoint_of,
@@ -74,19 +77,22 @@ class Compute:
         """The result of a step whose inputs are in the store."""
         since = time.perf_counter()
         if isinstance(step, Train):
-            parts, more = self._train(step, on_epoch)
-        elif isinstance(step, Prune):
-            parts, more = self._prune(step), {}
-        else:
-            raise InputError(f"a step of kind {step.kind} is not computed by itself")
-        return Made(parts, {**self._provenance(step), "seconds": time.perf_counter() - since, **more})
+            feed = self._feed(step.training, step.seed)
+            engine = Eager(step.training, usable_device(self.device))
+            entry = self.entry(step, feed, on_epoch)
+            (result,) = train_together(step.training, [entry], engine, first=step.first, last=step.last, began=since)
+            return self.made(step, entry, result)
+        if isinstance(step, Prune):
+            parts = self._prune(step)
+            return Made(parts, {**self._provenance(step), "seconds": time.perf_counter() - since})
+        raise InputError(f"a step of kind {step.kind} is not computed by itself")
 
     def forget(self, step: Step) -> None:
         """Removes the checkpoint of a step that is done."""
         self._checkpoint_path(step).unlink(missing_ok=True)
 
-    def _train(self, step: Train, on_epoch: OnEpoch | None) -> tuple[dict[str, bytes], dict[str, Any]]:
-        feed = self._feed(step.training, step.seed)
+    def entry(self, step: Train, feed: Feed, on_epoch: OnEpoch | None = None) -> Entry:
+        """What a training starts from; between epochs it leaves a checkpoint every now and then."""
         masks = None if step.masks is None else self._masks(step.masks)
         saved = time.monotonic()
 
@@ -100,33 +106,29 @@ class Compute:
             if on_epoch is not None:
                 on_epoch(step, epoch, -(-step.training.epochs.steps(feed.steps) // feed.steps))
 
-        def attempt(resume: Checkpoint | None) -> Result:
-            return train(
-                step.training, step.seed, self._state(step.start), masks,
-                first=step.first, last=step.last, resume=resume, after_epoch=after_epoch, feed=feed, device=self.device,
-            )  # fmt: skip
+        return Entry(feed, self._state(step.start), masks, self._resumable(step, masks), after_epoch)
 
-        try:
-            result = attempt(self._resumable(step))
-        except ForeignCheckpoint:
-            self.forget(step)
-            result = attempt(None)
-        density = 1.0 if masks is None else masks.density
+    def made(self, step: Train, entry: Entry, result: Result, **how: Any) -> Made:
+        """The result of a training for the store; `how` it came about goes into its provenance."""
+        density = 1.0 if entry.masks is None else entry.masks.density
         parts = {RECORD: record_bytes(training_record(result, density)), STATE: state_bytes(result.state)}
         if result.checkpoint is not None:
             parts[CHECKPOINT] = checkpoint_bytes(replace(result.checkpoint, seconds=0.0))
-        told = {"training_seconds": result.seconds, "images_per_second": result.images_per_second}
+        told = {"seconds": result.seconds, "images_per_second": result.images_per_second, **how}
         if step.resume is None and result.epochs:  # else a part of its time was another step's
-            steps = result.epochs[-1].step - step.first * feed.steps
-            told |= Speed(result.seconds / steps, feed.steps).told(step.training)
-        return parts, told
+            steps = result.epochs[-1].step - step.first * entry.feed.steps
+            told |= Speed(result.seconds / steps, entry.feed.steps).told(step.training)
+        return Made(parts, {**self._provenance(step), **told})
 
-    def _resumable(self, step: Train) -> Checkpoint | None:
+    def _resumable(self, step: Train, masks: Masks | None) -> Checkpoint | None:
         """This training's own checkpoint, or the end of the one that it goes on from."""
         path = self._checkpoint_path(step)
         if path.exists():
             try:
-                return Checkpoint.load(path)
+                kept = Checkpoint.load(path)
+                if kept.of == checkpoint_identity(step.training, step.seed, masks, step.first):
+                    return kept
+                self.forget(step)
             except InputError as error:
                 if isinstance(error.__cause__, OSError):
                     raise  # it may be whole, and readable another time

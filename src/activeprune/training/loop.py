@@ -1,13 +1,13 @@
-"""The training loop."""
+"""The training loop: one training, or several of one shape side by side."""
 
 from __future__ import annotations
 
 import hashlib
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import islice
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -15,16 +15,30 @@ from torch import Tensor
 
 from ..core.errors import InputError, whole
 from ..core.masks import Masks
-from ..core.randomness import stable_seed
 from ..data import Feed
 from ..machine import device as usable_device
 from .course import Course
-from .member import Member
+from .engine import Eager, Engine
 from .result import Checkpoint, Epoch, ForeignCheckpoint, Result
 from .schedules import learning_rates
 from .settings import Training
 
 AfterEpoch = Callable[[Epoch, Callable[[], Checkpoint]], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """One of several trainings of one shape: what distinguishes it from the others.
+
+    `after_epoch(record, checkpoint)` is called between its epochs; what `checkpoint()` returns there lets another call
+    `resume` with no effect on the result.
+    """
+
+    feed: Feed  # of its seed
+    start: Mapping[str, Tensor]
+    masks: Masks | None = None
+    resume: Checkpoint | None = None
+    after_epoch: AfterEpoch | None = None
 
 
 def train(
@@ -60,50 +74,93 @@ def train(
     place = usable_device(str(device))
     feed = feed or training.feed(seed, str(place), workers)
     _check_feed(feed, training, seed, place)
-    rates = learning_rates(training, feed.steps, 1.0 if masks is None else masks.density)
-    first, last, end = _epochs(len(rates), feed.steps, first, last)
-    with torch.inference_mode(False), torch.enable_grad(), _reproducible(place):
-        member = Member(training, training.build(len(feed.classes), feed.channels), start, masks, place)
-        member.check_output(feed)
-        of = _identity(training, seed, masks, first)
-        at = Checkpoint(first, member.state(), {}, of=of) if resume is None else _checked(resume, of, first, last)
-        if rewind_epoch is not None and not first <= whole("rewind_epoch", rewind_epoch, 0) <= last:
-            raise InputError(f"rewind_epoch = {rewind_epoch}: this training goes from epoch {first} to {last}")
-        if resume is not None:
-            member.load(at.state)
-            member.load_optimizer_state(at.optimizer)
-        course = Course(training, member, at, rewind_epoch)
-        images, busy = 0, 0.0
-
-        def seconds() -> float:
-            return at.seconds + time.perf_counter() - began
-
-        while course.epoch < last and course.failure is None:
-            own = rates[course.epoch * feed.steps : (course.epoch + 1) * feed.steps]
-            since = time.perf_counter()
-            losses, right = _one_epoch(member, feed, course.epoch, seed, own)
-            busy += time.perf_counter() - since
-            images += len(losses) * feed.batch
-            if course.finish(losses, right, own.tolist(), feed) and after_epoch is not None:
-                after_epoch(course.epochs[-1], lambda: course.checkpoint(seconds()))
-        return course.result(seconds(), images / busy if busy else 0.0, unfinished=last < end)
+    entry = Entry(feed, start, masks, resume, after_epoch)
+    (result,) = train_together(
+        training, [entry], Eager(training, place), first=first, last=last, rewind_epoch=rewind_epoch, began=began
+    )
+    return result
 
 
-def _one_epoch(member: Member, feed: Feed, epoch: int, seed: int, rates: Tensor) -> tuple[list[float], int]:
-    """The loss of every step and the number of right answers; waits for the device once, at the end.
+def train_together(
+    training: Training,
+    entries: Sequence[Entry],
+    engine: Engine,
+    *,
+    first: int = 0,
+    last: int | None = None,
+    rewind_epoch: int | None = None,
+    began: float | None = None,
+) -> list[Result]:
+    """Trains several networks side by side; each gets the result that it would get alone.
 
-    What a network draws by itself, such as dropout, is drawn from (seed, "step", number of the step).
+    Their epochs begin and end together unless some resume in the middle. One that fails leaves, and the others go on.
+    The seconds of a result are its share of the time since `began`.
     """
-    on_device = rates.to(member.device, torch.float32)
-    losses = torch.empty(len(rates), device=member.device)
-    right = torch.zeros((), dtype=torch.int64, device=member.device)
-    member.model.train()
-    for index, (x, y) in enumerate(islice(feed.training(epoch), len(rates))):
-        torch.manual_seed(stable_seed(seed, "step", epoch * feed.steps + index))
-        member.rate.copy_(on_device[index])
-        losses[index], correct = member.step(x, y)
-        right += correct
-    return losses.tolist(), int(right)
+    clock = _Clock(time.perf_counter() if began is None else began, len(entries))
+    steps = entries[0].feed.steps
+    total = training.epochs.steps(steps)
+    first, last, end = _epochs(total, steps, first, last)
+    if rewind_epoch is not None and not first <= whole("rewind_epoch", rewind_epoch, 0) <= last:
+        raise InputError(f"rewind_epoch = {rewind_epoch}: this training goes from epoch {first} to {last}")
+    with torch.inference_mode(False), torch.enable_grad(), _reproducible(engine.device):
+        courses = [_course(training, entry, engine, first, last, rewind_epoch) for entry in entries]
+        running = [course for course in courses if course.epoch < last]
+        after = {id(course): entry.after_epoch for course, entry in zip(courses, entries, strict=True)}
+        images, busy = 0, 0.0
+        for course in running:
+            course.begin()
+        while running:
+            since = time.perf_counter()
+            count = min(course.left for course in running)
+            engine.run([course.lane for course in running], count)
+            for course in running:
+                course.left -= count
+            ended = [course for course in running if not course.left]
+            well = [course for course in ended if course.judge()]  # which waits for the device
+            busy += time.perf_counter() - since
+            images += count * len(running) * training.batch
+            for course, scores in zip(well, engine.score([course.lane for course in well]), strict=True):
+                course.record(scores)
+            clock.share(courses)
+            for course in ended:
+                if course.failure is None and (tell := after[id(course)]) is not None:
+                    tell(course.epochs[-1], course.checkpoint)
+            running = [course for course in running if course.failure is None and course.epoch < last]
+            for course in running:
+                if not course.left:
+                    course.begin()
+        clock.share(courses)
+        speed = images / busy if busy else 0.0
+        return [course.result(speed, unfinished=last < end) for course in courses]
+
+
+class _Clock:
+    """Shares the time that has passed out among several."""
+
+    def __init__(self, began: float, among: int) -> None:
+        self.at, self.among = began, among
+
+    def share(self, courses: Sequence[Course]) -> None:
+        """Adds to each its part of the seconds since the last time."""
+        now = time.perf_counter()
+        for course in courses:
+            course.seconds += (now - self.at) / self.among
+        self.at = now
+
+
+def _course(
+    training: Training, entry: Entry, engine: Engine, first: int, last: int, rewind_epoch: int | None
+) -> Course:
+    density = 1.0 if entry.masks is None else entry.masks.density
+    rates = learning_rates(training, entry.feed.steps, density)
+    lane = engine.lane(entry.feed, entry.start, entry.masks)
+    of = checkpoint_identity(training, entry.feed.seed, entry.masks, first)
+    if entry.resume is None:
+        return Course(training, lane, entry.feed, rates, Checkpoint(first, lane.state(), {}, of=of), rewind_epoch)
+    at = _checked(entry.resume, of, first, last)
+    lane.load(at.state)
+    lane.load_optimizer_state(at.optimizer)
+    return Course(training, lane, entry.feed, rates, at, rewind_epoch)
 
 
 def _epochs(steps: int, steps_per_epoch: int, first: int, last: int | None) -> tuple[int, int, int]:
@@ -133,7 +190,7 @@ def _checked(resume: Checkpoint, of: str, first: int, last: int) -> Checkpoint:
     return resume
 
 
-def _identity(training: Training, seed: int, masks: Masks | None, first: int) -> str:
+def checkpoint_identity(training: Training, seed: int, masks: Masks | None, first: int) -> str:
     """What must be the same for a checkpoint to fit; where the data are and where the training ends need not."""
     told = training.model_dump_json(exclude={"data": {"path"}})
     digest = hashlib.sha256(f"{told} {seed} {first}".encode())

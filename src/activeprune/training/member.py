@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -13,7 +13,6 @@ from torch.optim import SGD, Adam, AdamW, Optimizer
 from ..core.calling import eval_mode
 from ..core.errors import InputError, listed
 from ..core.masks import Masks
-from ..data import Feed
 from .result import State
 from .settings import Training
 
@@ -50,7 +49,7 @@ class Member:
         self.optimizer = _optimizer(training, self.model, self.rate)
         weights = {} if masks is None else masks.weights_of(self.model)
         self._weights = list(weights.values())
-        self._masks = [mask.to(device, weights[name].dtype) for name, mask in (masks or {}).items()]
+        self._masks = [torch.empty_like(weights[name]).copy_(mask) for name, mask in (masks or {}).items()]
         self.load(start)
 
     def step(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -70,14 +69,14 @@ class Member:
         self.optimizer.step()
         return loss.detach(), (logits.detach().argmax(1) == y).sum()
 
-    def check_output(self, feed: Feed) -> None:
+    def check_output(self, batches: Iterator[Batch], classes: int) -> None:
         """Refuses a network that does not give one number a class, before any training."""
-        x, _ = next(feed.evaluation("validation"))
+        x, _ = next(batches)
         with torch.no_grad(), eval_mode(self.model):
-            output = self.model(x)
-        if not isinstance(output, Tensor) or output.shape != (len(x), len(feed.classes)):
+            output = self.model(x.to(self.device))
+        if not isinstance(output, Tensor) or output.shape != (len(x), classes):
             found = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
-            wanted = (len(x), len(feed.classes))
+            wanted = (len(x), classes)
             raise InputError(f"{self.training.network.name} gives {found} for a batch where {wanted} is needed")
 
     def logits(self, x: Tensor) -> Tensor:
@@ -90,15 +89,18 @@ class Member:
     def score(self, batches: Iterable[Batch]) -> Score:
         """Accuracy and loss in eval mode; waits for the device once."""
         count = 0
-        right = torch.zeros((), dtype=torch.int64, device=self.device)
-        loss = torch.zeros((), dtype=torch.float64, device=self.device)
+        total = torch.zeros(2, dtype=torch.float64, device=self.device)
         with eval_mode(self.model):
             for x, y in batches:
-                logits = self.logits(x)
                 count += len(y)
-                right += (logits.argmax(1) == y).sum()
-                loss += cross_entropy(logits, y, reduction="sum")
-        return Score(int(right) / count, float(loss) / count)
+                total += self.sums(x, y)
+        loss, right = total.tolist()
+        return Score(int(right) / count, loss / count)
+
+    def sums(self, x: Tensor, y: Tensor) -> Tensor:
+        """Loss and right answers, added up over a batch."""
+        logits = self.logits(x)
+        return torch.stack([cross_entropy(logits, y, reduction="sum"), (logits.argmax(1) == y).sum()])
 
     def is_finite(self) -> bool:
         """Whether every number of the state is finite; waits for the device once."""
@@ -153,4 +155,5 @@ def _optimizer(training: Training, model: nn.Module, rate: Tensor) -> Optimizer:
     if training.optimizer == "sgd":
         return SGD(parameters, rate, training.momentum, 0, decay, training.nesterov, fused=fused)
     kind = Adam if training.optimizer == "adam" else AdamW
-    return kind(parameters, rate, training.betas, weight_decay=decay, fused=fused)
+    on_gpu = rate.device.type == "cuda"
+    return kind(parameters, rate, training.betas, weight_decay=decay, fused=fused, capturable=on_gpu)

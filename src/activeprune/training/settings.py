@@ -13,7 +13,7 @@ from torch import nn
 
 from ..core.errors import InputError, unknown
 from ..core.registry import check_options
-from ..data import DATASETS, Augmentation, Feed, Normalisation, load, split
+from ..data import DATASETS, Augmentation, Dataset, Feed, Normalisation, load, split
 from ..data import feed as feed_of
 from ..networks import NETWORKS, Init
 from ..networks.initial import initial
@@ -227,14 +227,19 @@ class Training(Settings):
             raise InputError(f"resolution = {self.resolution}, and that of {name} is {options['resolution']}")
         return initial(name, num_classes, seed, cycle, self.init, **options)
 
-    def feed(self, seed: int, device: str = "cpu", workers: int = 0) -> Feed:
-        """Its data, split by the seed, on a device."""
+    def dataset(self) -> Dataset:
+        """Its data."""
         dataset = load(self.data.name, self.data.path)
         if self.data.content not in (None, dataset.content):
             raise InputError(
                 f"{self.data.path} is not what it was: names or sizes of its files have changed. "
                 "Bring them back, or start another run in another folder"
             )
+        return dataset
+
+    def feed(self, seed: int, device: str = "cpu", workers: int = 0, dataset: Dataset | None = None) -> Feed:
+        """Its data, split by the seed, on a device. The `dataset` may be given where it is at hand already."""
+        dataset = dataset or self.dataset()
         own = Normalisation(self.mean, self.std) if self.mean is not None and self.std is not None else None
         return feed_of(
             split(dataset, seed, self.data.validation, self.data.limit),

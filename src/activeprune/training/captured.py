@@ -1,0 +1,229 @@
+"""Any network on a GPU, several at once: the steps of all are branches of one CUDA graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from ..core.calling import eval_mode
+from ..core.errors import InputError
+from ..core.masks import Masks
+from ..data import Feed, Part, Shelf, resized, scaled, shown
+from .ahead import Ahead
+from .engine import EVALUATED, Lane
+from .member import Member, Score
+from .result import State
+from .settings import Training
+
+WARM_UP = 3  # steps before the capture, in which libraries choose their kernels and allocate
+EVALUATION_BATCH = 1000
+
+
+class EngineUnavailable(Exception):
+    """Why an engine cannot do a training; another one can."""
+
+
+class Captured:
+    """K networks, each on a stream of its own, in one graph that is captured once and replayed for every step.
+
+    Learning rates, masks, the epoch's order, crops and flips are device data that the graph reads, so that it serves
+    whole trainings, and after `clear` the next ones of the same shape.
+    """
+
+    def __init__(self, training: Training, shelf: Shelf, device: torch.device) -> None:
+        if device.type != "cuda":
+            raise EngineUnavailable(f"a graph of many networks needs a GPU, not {device.type}")
+        self.training, self.shelf, self.device = training, shelf, device
+        self._lanes: list[CapturedLane] = []
+        self._used = 0
+        self._graph: torch.cuda.CUDAGraph | None = None
+
+    def clear(self) -> None:
+        """Frees all lanes for other trainings."""
+        self._used = 0
+
+    def lane(self, feed: Feed, start: Mapping[str, Tensor], masks: Masks | None) -> CapturedLane:
+        """A network at the start of its training."""
+        if self._used == len(self._lanes):
+            if self._graph is not None:
+                raise InputError(f"this engine has {len(self._lanes)} lanes, and all are taken")
+            self._lanes.append(CapturedLane(self.training, self.shelf, feed, self.device))
+        lane = self._lanes[self._used]
+        lane.take_on(feed, start, masks)
+        self._used += 1
+        return lane
+
+    def run(self, lanes: Sequence[Lane], steps: int) -> None:
+        """The next steps of these lanes. Those that have left go on computing, and nobody looks."""
+        if self._graph is None:
+            self._graph = self._captured()
+        for _ in range(steps):
+            self._graph.replay()
+
+    def score(self, lanes: Sequence[Lane]) -> list[dict[Part, Score]]:
+        """How well each does on its validation images and on the test images: one stream each, one wait for all."""
+        own = [lane for lane in lanes if isinstance(lane, CapturedLane)]
+        here = torch.cuda.current_stream(self.device)
+        sums = []
+        for lane in own:
+            lane.stream.wait_stream(here)
+            with torch.cuda.stream(lane.stream):
+                sums.append([lane.summed(part) for part in EVALUATED])
+        for lane in own:
+            here.wait_stream(lane.stream)
+        numbers = torch.stack([torch.stack(parts) for parts in sums]).tolist() if sums else []
+        return [
+            {part: lane.scored(part, *pair) for part, pair in zip(EVALUATED, pairs, strict=True)}
+            for lane, pairs in zip(own, numbers, strict=True)
+        ]
+
+    def _captured(self) -> torch.cuda.CUDAGraph:
+        """Some steps to warm up, undone again, and one that is recorded."""
+        changed = [tensor for lane in self._lanes for tensor in lane.changed()]
+        before = [tensor.clone() for tensor in changed]
+        self._refuse_randomness()
+        here = torch.cuda.current_stream(self.device)
+        for lane in self._lanes:
+            lane.stream.wait_stream(here)
+            with torch.cuda.stream(lane.stream):
+                for _ in range(WARM_UP):
+                    lane.at.zero_()
+                    lane.one_step()
+            here.wait_stream(lane.stream)
+        torch.cuda.synchronize(self.device)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            here = torch.cuda.current_stream(self.device)
+            for lane in self._lanes:
+                lane.stream.wait_stream(here)
+                with torch.cuda.stream(lane.stream):
+                    lane.one_step()
+            for lane in self._lanes:
+                here.wait_stream(lane.stream)
+        for tensor, value in zip(changed, before, strict=True):
+            tensor.copy_(value)
+        return graph
+
+    def _refuse_randomness(self) -> None:
+        """What a network draws by itself would be the same in every replay."""
+        before = torch.cuda.get_rng_state(self.device)
+        self._lanes[0].one_step()
+        if not torch.equal(before, torch.cuda.get_rng_state(self.device)):
+            raise EngineUnavailable(f"{self.training.network.name} draws random numbers in training, such as dropout")
+
+
+class CapturedLane(Member):
+    """A network whose step reads what it needs from tables on the device, at a place that it moves on by itself."""
+
+    def __init__(self, training: Training, shelf: Shelf, feed: Feed, device: torch.device) -> None:
+        model = training.build(len(feed.classes), feed.channels)
+        model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        dense = Masks.dense(model)
+        super().__init__(training, model, model.state_dict(), dense, device)
+        self.check_output(feed.evaluation("validation"), len(feed.classes))
+        self.names = list(dense)
+        self.shelf, self.stream = shelf, torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        steps, batch = feed.steps, training.batch
+        self.rows = torch.zeros(steps, batch, dtype=torch.int64, device=device)
+        self.shift = torch.zeros(steps, batch, 2, dtype=torch.int64, device=device)
+        self.flip = torch.zeros(steps, batch, dtype=torch.bool, device=device)
+        self.rates = torch.zeros(steps, device=device)
+        self.losses = torch.zeros(steps, device=device)
+        self.at = torch.zeros(1, dtype=torch.int64, device=device)
+        self.right = torch.zeros((), dtype=torch.int64, device=device)
+        self.scale, self.offset = (factor.to(device) for factor in feed.factors)
+        self._make_optimizer_state()
+
+    def take_on(self, feed: Feed, start: Mapping[str, Tensor], masks: Masks | None) -> None:
+        """Begins another training of the same shape: everything that the graph knows keeps its place."""
+        chosen = dict(masks) if masks is not None else {}
+        if foreign := chosen.keys() - set(self.names):
+            raise EngineUnavailable(f"masks of {sorted(foreign)[0]}, which is not pruned by default")
+        for name, mask in zip(self.names, self._masks, strict=True):
+            mask.copy_(chosen[name]) if name in chosen else mask.fill_(1)
+        for factor, own in zip(feed.factors, (self.scale, self.offset), strict=True):
+            own.copy_(factor)
+        self.feed = feed
+        self.part_rows = {part: feed.split.rows[part].to(self.device) for part in feed.split.rows}
+        self.ahead = Ahead(feed.seed, feed.size)
+        self.load(start)
+        self.load_optimizer_state({})
+
+    def begin(self, epoch: int, rates: Tensor) -> None:
+        """Puts an epoch's order, crops, flips and learning rates in place."""
+        drawn, used = self.ahead.take(epoch), self.feed.steps * self.training.batch
+        order = self.part_rows["train"][drawn.order[:used].to(self.device)]
+        self.rows.copy_(order.view_as(self.rows))
+        self.shift.copy_(drawn.shift[:used].view(self.shift.shape))
+        self.flip.copy_(drawn.flip[:used].view(self.flip.shape))
+        self.rates[: len(rates)].copy_(rates)
+        self.at.zero_()
+        self.right.zero_()
+        self.count = len(rates)
+
+    def one_step(self) -> None:
+        """The step at `at`; nothing in it waits, and all that it reads and writes has a fixed place."""
+        at = self.at
+        rows = self.rows[at].flatten()
+        pixels = shown(self.shelf.pixels[rows], self.training.augment, self.shift[at].flatten(0, 1), self.flip[at][0])
+        self.rate.copy_(self.rates[at][0])
+        loss, correct = self.step(self._input(pixels), self.shelf.labels[rows])
+        self.losses.index_copy_(0, at, loss.view(1))
+        self.right += correct
+        at += 1
+
+    def end(self) -> tuple[list[float], int]:
+        """The loss of every step since `begin`, and the number of right answers; waits for the device."""
+        return self.losses[: self.count].tolist(), int(self.right)
+
+    def changed(self) -> list[Tensor]:
+        """All that a step changes."""
+        kept = self._optimizer_tensors().values()
+        return [*self.model.state_dict().values(), *kept, self.losses, self.right, self.at, self.rate]
+
+    def load_optimizer_state(self, state: Mapping[str, Tensor]) -> None:
+        """Puts momentum and the like in place; what is not given becomes 0, which is how it starts."""
+        for path, value in self._optimizer_tensors().items():
+            value.copy_(state[path]) if path in state else value.zero_()
+
+    def optimizer_state(self) -> State:
+        """Momentum and the like by "parameter/kind", on the CPU."""
+        return {path: value.detach().cpu().clone() for path, value in self._optimizer_tensors().items()}
+
+    @torch.no_grad()
+    def summed(self, part: Part) -> Tensor:
+        """Loss and right answers, added up over the images of a part; stays on the device."""
+        total = torch.zeros(2, dtype=torch.float64, device=self.device)
+        with eval_mode(self.model):
+            for rows in torch.split(self.part_rows[part], EVALUATION_BATCH):
+                total += self.sums(self._input(self.shelf.pixels[rows]), self.shelf.labels[rows])
+        return total
+
+    def scored(self, part: Part, loss: float, right: float) -> Score:
+        """Those sums as means."""
+        count = len(self.part_rows[part])
+        return Score(int(right) / count, loss / count)
+
+    def _input(self, pixels: Tensor) -> Tensor:
+        x = scaled(pixels, self.scale, self.offset)
+        if self.training.resolution is not None:
+            x = resized(x, self.training.resolution)
+        return x.contiguous(memory_format=torch.channels_last)
+
+    def _make_optimizer_state(self) -> None:
+        """One step with gradients of 0 makes what the optimiser keeps; then all of it is 0."""
+        for parameter in self.model.parameters():
+            parameter.grad = torch.zeros_like(parameter) if parameter.requires_grad else None
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def _optimizer_tensors(self) -> dict[str, Tensor]:
+        names: dict[Tensor, str] = {parameter: name for name, parameter in self.model.named_parameters()}
+        return {
+            f"{names[parameter]}/{kind}": value
+            for parameter, kinds in self.optimizer.state.items()
+            for kind, value in kinds.items()
+            if isinstance(value, Tensor)
+        }

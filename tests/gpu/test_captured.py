@@ -1,0 +1,115 @@
+"""Many networks in one CUDA graph: each is trained as it would be alone."""
+
+import pytest
+import torch
+
+import activeprune as ap
+from activeprune.data import Shelf
+from activeprune.training import Checkpoint, Training, train
+from activeprune.training.captured import Captured, EngineUnavailable
+from activeprune.training.loop import Entry, train_together
+from tests.gpu.makers import half, start_of, training
+from tests.helpers import pruned_are_zero
+
+pytestmark = pytest.mark.gpu
+
+GPU = torch.device("cuda")
+
+
+def engine(chosen: Training) -> Captured:
+    return Captured(chosen, Shelf(chosen.dataset(), GPU), GPU)
+
+
+def entry(chosen: Training, seed: int, **more) -> Entry:
+    return Entry(chosen.feed(seed), start_of(chosen, seed), **more)
+
+
+def difference(one: dict, two: dict) -> float:
+    """The largest difference of a tensor, relative to its own size."""
+    pairs = [(one[name].double(), two[name].double()) for name in one if one[name].is_floating_point()]
+    return max(float((a - b).norm() / b.norm().clamp(min=1e-12)) for a, b in pairs)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"nesterov": True}, {"momentum": 0.0}, {"optimizer": "adam", "lr": 1e-3}, {"optimizer": "adamw", "lr": 1e-3},
+     {"clip": 0.5, "label_smoothing": 0.1}, {"augment": "none"}, {"augment": "crop"}],
+    ids=lambda changes: ",".join(changes) or "plain",
+)  # fmt: skip
+def test_the_first_twenty_steps_are_those_of_one_network_alone(changes: dict) -> None:
+    """fp32, deterministic algorithms, no TF32."""
+    chosen = training(epochs="20it", **{"lr": 1e-2, **changes})
+    masks = half(chosen)
+    results = train_together(
+        chosen, [entry(chosen, 0), entry(chosen, 1, masks=masks), entry(chosen, 2)], engine(chosen)
+    )
+    alone = [train(chosen, s, start_of(chosen, s), masks if s == 1 else None, device="cuda") for s in range(3)]
+    for packed, single in zip(results, alone, strict=True):
+        assert difference(packed.state, single.state) < 1e-5
+        assert packed.epochs[0].train_loss == pytest.approx(single.epochs[0].train_loss, rel=1e-5)
+        assert packed.best.test_accuracy == pytest.approx(single.best.test_accuracy, abs=0.011)
+    model = chosen.build(10, 3)
+    model.load_state_dict(results[1].state)
+    assert pruned_are_zero(model, masks)
+
+
+@pytest.mark.parametrize("network", ["vgg19", "densenet40", "mobilenetv2", "resnet20"])
+def test_networks_of_the_paper_in_bf16(network: str) -> None:
+    chosen = training(network=network, precision="bf16", epochs="8it", batch=64, lr=0.01)
+    masks = half(chosen)
+    one, two, three = train_together(
+        chosen, [entry(chosen, 0), entry(chosen, 1, masks=masks), entry(chosen, 0)], engine(chosen)
+    )
+    assert all(result.failure is None for result in (one, two, three))
+    assert difference(one.state, three.state) < 1e-6
+    model = chosen.build(10, 3)
+    model.load_state_dict(two.state)
+    assert pruned_are_zero(model, masks)
+
+
+def test_the_next_trainings_use_the_same_graph() -> None:
+    chosen = training(epochs="12it")
+    shared = engine(chosen)
+    first = train_together(chosen, [entry(chosen, 0, masks=half(chosen)), entry(chosen, 1)], shared)
+    graph = shared._graph
+    shared.clear()
+    second = train_together(chosen, [entry(chosen, 2, masks=half(chosen, 5)), entry(chosen, 0)], shared)
+    assert shared._graph is graph
+    fresh = train_together(chosen, [entry(chosen, 2, masks=half(chosen, 5)), entry(chosen, 0)], engine(chosen))
+    for a, b in zip(second, fresh, strict=True):
+        assert difference(a.state, b.state) < 1e-5
+    assert difference(first[0].state, second[0].state) > 1e-3
+
+
+def test_a_checkpoint_goes_on_in_a_pack_of_another_size() -> None:
+    chosen = training(epochs="3ep")
+    kept: list[Checkpoint] = []
+    tell = lambda _, checkpoint: kept.append(checkpoint())  # noqa: E731
+    whole, other = train_together(chosen, [entry(chosen, 0, after_epoch=tell), entry(chosen, 1)], engine(chosen))
+    (resumed,) = train_together(chosen, [entry(chosen, 0, resume=kept[0])], engine(chosen))
+    assert difference(resumed.state, whole.state) < 1e-4
+    assert [e.epoch for e in resumed.epochs] == [0, 1, 2]
+    both = train_together(chosen, [entry(chosen, 0, resume=kept[1]), entry(chosen, 1)], engine(chosen))
+    assert difference(both[0].state, whole.state) < 1e-4
+    assert difference(both[1].state, other.state) < 1e-4
+
+
+def test_one_that_fails_leaves_and_the_others_go_on() -> None:
+    chosen = training(epochs="2ep")
+    wild = Entry(chosen.feed(1), {name: tensor * 1e30 for name, tensor in start_of(chosen, 1).items()})
+    good, bad = train_together(chosen, [entry(chosen, 0), wild], engine(chosen))
+    assert bad.failure is not None
+    (alone,) = train_together(chosen, [entry(chosen, 0)], engine(chosen))
+    assert difference(good.state, alone.state) < 1e-5
+
+
+def test_what_it_cannot_do_is_said() -> None:
+    with pytest.raises(EngineUnavailable, match="needs a GPU, not cpu"):
+        Captured(training(), Shelf(training().dataset(), torch.device("cpu")), torch.device("cpu"))
+    dropout = training(network={"name": "tests.gpu.makers:dropping"}, epochs="2it")
+    with pytest.raises(EngineUnavailable, match="draws random numbers in training"):
+        train_together(dropout, [entry(dropout, 0)], engine(dropout))
+    chosen = training(epochs="2it")
+    odd = ap.Masks({"bn.weight": torch.ones(16, dtype=torch.bool)})
+    with pytest.raises(EngineUnavailable, match=r"masks of bn\.weight"):
+        train_together(chosen, [entry(chosen, 0, masks=odd)], engine(chosen))
