@@ -11,13 +11,27 @@ import random
 import signal
 import sys
 import time
+from pathlib import Path
 
 import torch
 
+from activeprune.experiment.observer import Observer
 from activeprune.experiment.runs import Run
+from activeprune.experiment.steps import Step
 
 CHANGES = {"epochs": "2ep", "cycles": 2, "variants": ["plain", "ap_lite", "ap_pro"]}
 LATE = {**CHANGES, "chain": "rewind", "rewind_epoch": 1, "epochs": "3ep", "keep": "records"}
+
+
+class Noting(Observer):
+    """Writes down which steps were finished, beside the folder of the run."""
+
+    def __init__(self, out: str) -> None:
+        self.file = Path(out).parent / "finished.txt"
+
+    def finished(self, step: Step, seconds: float) -> None:
+        with self.file.open("a") as file:
+            file.write(f"{step.key}\n")
 
 
 def attempt(out: str, changes: dict, seconds: float | None) -> tuple[bool, float]:
@@ -27,7 +41,7 @@ def attempt(out: str, changes: dict, seconds: float | None) -> tuple[bool, float
     if child == 0:
         if seconds is not None:
             signal.setitimer(signal.ITIMER_REAL, seconds)
-        Run.new("smoke", out, changes=changes).go(seconds_between_checkpoints=0.0)
+        Run.new("smoke", out, changes=changes).go(Noting(out), seconds_between_checkpoints=0.0)
         os._exit(0)
     _, status = os.waitpid(child, 0)
     if not os.WIFSIGNALED(status) and os.WEXITSTATUS(status):

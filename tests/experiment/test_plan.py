@@ -4,6 +4,8 @@ import pytest
 from torch import Tensor, nn
 
 import activeprune as ap
+from activeprune.data import dataset
+from activeprune.data.digits import digits
 from activeprune.experiment.plan import Plan
 from activeprune.experiment.steps import Init, Prune, Step, Train, identity
 from activeprune.experiment.study import Study
@@ -13,6 +15,10 @@ from activeprune.training.settings import DataChoice, NetworkChoice
 
 TRAINING = Training(network="resnet8", data="digits", lr=0.1, epochs="10ep", batch=32)
 BRANCHES = ("ap_lite", "no_rewind", "solo")
+
+
+def choose(**data: str) -> Training:
+    return TRAINING.model_copy(update={"data": DataChoice(**data)})
 
 
 def study(**keys) -> Study:
@@ -253,12 +259,15 @@ def test_code_of_ones_own_has_a_version() -> None:
         network("versioned", version=version)(build)
         keys.append(Init(TRAINING.model_copy(update={"network": NetworkChoice(name="versioned")}), 0, 1).key)
     assert keys[0] != keys[1]
+    for version in (1, 2):
+        dataset("versioned", version=version)(digits)
+        keys.append(Train(choose(name="versioned"), 0, Init(TRAINING, 0, 1)).key)
+        ap.activation_rule("versioned", version=version)(lambda journey, count: {})
+        keys.append(Prune(TRAINING, 0, 1, Init(TRAINING, 0, 1), None, None, "lamp", 0.2, 0.1, rule="versioned").key)
+    assert len(set(keys)) == 6
 
 
 def test_data_of_ones_own_are_known_by_name_and_path() -> None:
-    def choose(**data: str) -> Training:
-        return TRAINING.model_copy(update={"data": DataChoice(**data)})
-
     own = "activeprune.data.digits:digits"
     here, there, named = (
         choose(name=own, path="/here"),

@@ -14,13 +14,15 @@ from PIL import Image
 
 import activeprune as ap
 from activeprune.cli import main
-from activeprune.experiment import files, leases, queue, steps, store
+from activeprune.core.methods import METHODS
+from activeprune.experiment import files, leases, queue, store
+from activeprune.experiment.collecting import collect, registered
 from activeprune.experiment.findings import summaries
 from activeprune.experiment.helpers import Helpers
 from activeprune.experiment.leases import Leases
 from activeprune.experiment.observer import Observer
 from activeprune.experiment.plan import RECORD, STATE
-from activeprune.experiment.runs import Run, collect
+from activeprune.experiment.runs import Run
 from activeprune.experiment.steps import Prune, Step, Train
 from activeprune.experiment.store import FolderStore
 
@@ -161,8 +163,9 @@ def test_a_helper_that_breaks_is_reported(tmp_path: Path) -> None:
 
     with Helpers(run.out, 1, run.plan, Listening()) as helpers:
         helpers.wait()
-    assert len(troubles) == 1
-    assert "a helper process ended with code 1" in troubles[0]
+    assert len(troubles) == 2
+    assert "must hold keys and values" in troubles[0]
+    assert "a helper process ended with code 1" in troubles[1]
 
 
 def test_a_step_that_another_process_holds_is_left_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,7 +276,7 @@ def test_a_run_of_somebody_else_that_cannot_be_read_stops_nobody(tmp_path: Path)
     run, _ = go(tmp_path, keep="records")
     assert all(row["accuracy"] is not None for row in run.rows())
     with pytest.raises(ap.InputError, match=r"0\.json cannot be read"):
-        collect(run.store, [])
+        collect(run.store)
 
 
 def test_a_helper_computes_with_methods_of_ones_own(tmp_path: Path) -> None:
@@ -327,7 +330,8 @@ def test_pruning_before_training_runs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("method", ["global_gradient", "lookahead", "lamp", "fisher", "random"])
 def test_methods_get_what_they_need(tmp_path: Path, method: str) -> None:
-    run, _ = go(tmp_path, method=method, score_batches=1, variants=["ap_lite"])
+    more = {"score_batches": 1} if METHODS[method].batches else {}
+    run, _ = go(tmp_path, method=method, variants=["ap_lite"], **more)
     assert all(row["accuracy"] is not None for row in run.rows())
 
 
@@ -364,7 +368,7 @@ def test_nothing_is_collected_that_another_run_of_the_store_keeps(finished: Path
     first, _ = go(tmp_path, keep="all")
     second = Run.new("smoke", tmp_path / "second", changes={**TINY, "keep": "records"})
     second.go()
-    assert collect(first.store, [second]) == 0
+    assert collect(first.store, [second.study]) == 0
     assert contents(tmp_path / ".store") == contents(finished / ".store")
 
 
@@ -393,7 +397,7 @@ def test_data_that_are_not_there_leave_the_store_as_it_was(tmp_path: Path) -> No
 
 def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ap.InputError, match="cannot be written"):
+    with pytest.raises(ap.InputError, match="a file is where a folder is needed"):
         Run.new("smoke", tmp_path / "file" / "run", changes=TINY).go()
 
 
@@ -489,13 +493,11 @@ def test_a_report_does_not_need_the_images_any_more(images: Path, tmp_path: Path
     rows = run.rows()
     assert all(row["accuracy"] is not None for row in rows)
     shutil.move(images, tmp_path / "elsewhere")
-    steps._content.cache_clear()
     assert ap.results(tmp_path / "run") == rows
-    collect(run.store, [])
+    collect(run.store)
     moved = of_images(tmp_path / "elsewhere")
     assert not Run.new("smoke", tmp_path / "again", changes=moved).plan.todo(run.store).missing
     (tmp_path / "elsewhere" / "train" / "cat" / "0.png").unlink()
-    steps._content.cache_clear()
     assert Run.new("smoke", tmp_path / "other", changes=moved).plan.todo(run.store).missing
 
 
@@ -516,8 +518,99 @@ def test_checkpoints_that_nobody_asks_for_are_collected(tmp_path: Path) -> None:
     finished, wanted, foreign = run.plan.trainings[0].key, longer.plan.trainings[0].key, "0" * 32
     for key in (finished, wanted, foreign):
         (folder / f"{key}.safetensors").write_bytes(b"12345")
-    assert collect(run.store, []) == 10
+    assert collect(run.store) == 10
     assert [path.stem for path in folder.iterdir()] == [wanted]
+
+
+def test_a_store_that_was_moved_knows_what_its_runs_need(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    run, _ = go(tmp_path / "here")
+    kept = contents(run.store.root)
+    shutil.move(tmp_path / "here", tmp_path / "there")
+    store = FolderStore(tmp_path / "there" / ".store")
+    assert collect(store) == 0
+    assert not any(known.gone for known in registered(store))
+    shutil.rmtree(tmp_path / "there" / "run")
+    assert main(["store", "gc", str(store.root)]) == 0
+    assert "though the folder is gone (--forget lets it go)" in capsys.readouterr().out
+    assert contents(store.root) == kept
+    with pytest.raises(ap.InputError, match="knows of no run that could say what it still needs"):
+        collect(store, forget=True)
+
+
+def test_a_damaged_checkpoint_is_told_of_and_not_used(finished: Path, tmp_path: Path) -> None:
+    run = Run.new("smoke", tmp_path / "run", changes={**TINY, "epochs": "3ep"})
+
+    class Stumbling(Observer):
+        def epoch(self, step: Step, epoch, epochs: int) -> None:
+            if epoch.epoch == 1:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run.go(Stumbling(), seconds_between_checkpoints=0.0)
+    (path,) = (tmp_path / ".store" / "checkpoints").glob("*.safetensors")
+    content = bytearray(path.read_bytes())
+    content[-1000] ^= 1
+    path.write_bytes(content)
+    troubles: list[str] = []
+
+    class Listening(Counting):
+        def trouble(self, line: str) -> None:
+            troubles.append(line)
+
+    run.go(Listening())
+    assert len(troubles) == 1
+    assert "its bytes are not those that were written: the training starts anew" in troubles[0]
+    reference, _ = go(tmp_path / "reference", epochs="3ep")
+    assert contents(run.store.root) == contents(reference.store.root)
+
+
+def test_what_a_method_of_ones_own_prints_or_raises(tmp_path: Path) -> None:
+    """With two processes: prints are no events, and what it raises is one line for each seed and no traceback."""
+    (tmp_path / "noisy.py").write_text(
+        "import activeprune as ap\n\n\n@ap.method('noisy')\ndef noisy(weight):\n    print('hello')\n"
+        "    return weight.abs()\n\n\n@ap.method('broken')\ndef broken(weight):\n    return weight / (1 // 0)\n"
+    )
+    code = "import sys; from activeprune.cli import main; sys.exit(main(sys.argv[1:]))"
+
+    def run(*arguments: str) -> subprocess.CompletedProcess:
+        return subprocess.run([sys.executable, "-c", code, *arguments], cwd=tmp_path, capture_output=True, text=True)
+
+    small = ["--set", "variants=plain", "--set", "cycles=1", "--set", "seeds=2", "--processes", "2"]
+    done = run("--import", "noisy", "run", "smoke", "--set", "method=noisy", "--out", "runs/noisy", *small)
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr
+    assert "λ 80.0%" in run("report", "runs/noisy").stdout
+    failed = run("--import", "noisy", "run", "smoke", "--set", "method=broken", "--out", "runs/broken", *small)
+    assert failed.returncode == 1
+    assert "Traceback" not in failed.stderr
+    assert failed.stderr.count("ZeroDivisionError") == 2
+    assert "missing" in failed.stdout
+
+
+def test_another_study_does_not_run_in_the_same_folder_at_the_same_time(tmp_path: Path) -> None:
+    run = Run.new("smoke", tmp_path / "run", changes=TINY)
+    with files.Sharing(run.out) as folder:
+        run.write_study()
+        folder.share()
+        assert Run.new("smoke", tmp_path / "run", changes=TINY).go().computed == 5
+        with pytest.raises(ap.InputError, match="another process is running another study in"):
+            Run.new("smoke", tmp_path / "run", changes={**TINY, "p": 0.3}).go()
+    assert Run.new("smoke", tmp_path / "run", changes={**TINY, "p": 0.3}).go().computed > 0
+
+
+def test_layers_that_do_not_exist_are_found_before_anything_is_trained(tmp_path: Path) -> None:
+    with pytest.raises(ap.InputError, match="zzz"):
+        go(tmp_path, include=["zzz"])
+    assert contents(tmp_path / ".store") == {}
+
+
+def test_a_damaged_record_is_told_of(finished: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = copied(finished, tmp_path)
+    path = next((folder / ".store" / "objects").rglob(RECORD))
+    path.write_bytes(path.read_bytes().replace(b"0", b"1", 1))
+    ap.results(folder / "run")
+    Run.opened(folder / "run").plan.todo(FolderStore(folder / ".store"))
+    assert "set aside" in caplog.text
 
 
 def test_a_shortfall_of_negative_weights_is_told(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -551,6 +644,8 @@ def test_killed_at_twenty_random_moments_it_ends_in_the_same_bytes(tmp_path: Pat
     finished = [path for path in tmp_path.glob("killed*") if len(contents(path / ".store")) >= len(reference)]
     assert finished
     for folder in finished:
+        told = (folder / "finished.txt").read_text().split()
+        assert len(told) == len(set(told))  # what was finished before a kill was found again
         assert contents(folder / ".store") == reference
         assert not list((folder / ".store" / "checkpoints").glob("*"))
 

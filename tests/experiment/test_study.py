@@ -110,6 +110,10 @@ WRONG = [
     ("variants=[palin]", "variants.0 = 'palin': unknown value 'palin': did you mean 'plain'?"),
     ("data=[]", "a name is needed, or a name and options such as {name: x, option: value}"),
     ("data.content=abc", "data set cifar10 is not known by the content of a folder"),
+    ("report_cycles=[]", "report_cycles = []: at least one, and none twice"),
+    ("cycles=1000", "cycles = 1000: at most 200 is possible"),
+    ("score_batches=3", "score_batches = 3: method global_magnitude looks at no batches"),
+    ("betas=[0.5, 0.9]", "betas = (0.5, 0.9): it belongs to adam, not to sgd"),
     ("seeds=[1, 1]", "seeds = [1, 1]: at least one, and none twice"),
     ("seeds=[-1]", "seeds.0 = -1"),
     ("rewind_epoch=5", "rewind_epoch and movement_from belong to chain rewind, not to reinit"),
@@ -167,6 +171,33 @@ def test_pretrained_weights_are_never_drawn_anew() -> None:
         read_study("table6", {"method": "lamp", "chain": "reinit", "rewind_epoch": None})
 
 
+def test_what_belongs_to_another_optimiser_is_refused() -> None:
+    with pytest.raises(ap.InputError, match=r"momentum = 0\.5: it belongs to sgd, not to adam"):
+        read_study("table1", {"optimizer": "adam", "momentum": 0.5})
+    read_study("table1", {"optimizer": "adam"})
+
+
+def test_algorithm_2_as_printed_needs_a_share_for_x() -> None:
+    with pytest.raises(ap.InputError, match=r"q = 0\.2: variant ap_lite_literal leaves nothing for X"):
+        read_study("table1", {"q": 0.2, "variants": ["ap_lite_literal"]})
+
+
+def test_the_order_of_changes_does_not_matter() -> None:
+    one = read_study("table1", {"data.limit": 99, "data": "digits", "method.probes": 3, "method": "obd"})
+    two = read_study("table1", {"method": "obd", "method.probes": 3, "data": "digits", "data.limit": 99})
+    assert one == two
+    assert (one.training.data.limit, one.method.options) == (99, (("probes", 3),))
+
+
+def test_folders_are_the_same_wherever_a_study_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    study = read_study("table1", {"data.path": "data"})
+    monkeypatch.chdir("/")
+    assert study.training.data.path == tmp_path / "data"
+    (tmp_path / "written.yaml").write_text(written(study))
+    assert read_study(tmp_path / "written.yaml") == study
+
+
 def test_unknown_studies_and_files(tmp_path: Path) -> None:
     with pytest.raises(ap.InputError, match=r"unknown study 'tabel1': did you mean 'table1'\?"):
         read_study("tabel1")
@@ -196,6 +227,8 @@ def test_a_file_of_ones_own_extends_a_study_of_the_library(tmp_path: Path) -> No
     (tmp_path / "theirs.yaml").write_text("extends: mine\nbatch: 64\n")
     study = read_study(tmp_path / "theirs.yaml")
     assert (study.training.lr, study.training.batch, study.cycles) == (0.05, 64, 13)
+    (tmp_path / "again.yaml").write_text("extends: mine.yaml\n")  # beside it, not where the command runs
+    assert read_study(tmp_path / "again.yaml").training.lr == 0.05
     (tmp_path / "mine.yaml").write_text("extends: theirs\n")
     with pytest.raises(ap.InputError, match="extends itself: theirs → mine → theirs"):
         read_study(tmp_path / "theirs.yaml")

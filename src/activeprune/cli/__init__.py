@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 import platform
 import sys
 import traceback
-from importlib import import_module
 from typing import Annotated, Any
 
 import torch
@@ -20,7 +20,7 @@ from ..core.methods import METHODS
 from ..core.registry import Registry
 from ..data import DATASETS
 from ..data.cache import directory as data_cache
-from ..experiment.jobs import IMPORTS
+from ..experiment.own import IMPORTS, import_all
 from ..experiment.reading import study_names
 from ..experiment.store import Damaged, Missing
 from ..extras import EXTRA_OF, present
@@ -56,9 +56,10 @@ def common_options(
     if version:
         print(f"activeprune {__version__}")
         raise typer.Exit
-    for module in modules or ():
-        _import(module)
+    if debug:
+        logging.basicConfig(level=logging.DEBUG)
     if modules:
+        import_all(modules)
         os.environ[IMPORTS] = ",".join(modules)
     if context.invoked_subcommand is None:
         print(context.get_help())
@@ -147,15 +148,6 @@ def _common_first(arguments: list[str]) -> list[str]:
 def _fail(message: str, code: int) -> int:
     print(f"activeprune: {' '.join(message.split())}", file=sys.stderr)
     return code
-
-
-def _import(module: str) -> None:
-    if "" not in sys.path:
-        sys.path.insert(0, "")  # the installed command does not look into the current folder by itself
-    try:
-        import_module(module)
-    except (Exception, SystemExit) as error:  # whatever a stranger's module does when it is imported
-        raise InputError(f"--import {module}: {type(error).__name__}: {error}") from error
 
 
 def _method_row(name: str) -> dict[str, str]:

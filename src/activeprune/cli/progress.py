@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Mapping
 from typing import TextIO
 
 from rich.console import Console
@@ -11,23 +12,33 @@ from rich.live import Live
 from rich.text import Text
 
 from ..experiment.observer import Observer
-from ..experiment.plan import Todo
+from ..experiment.plan import Plan, Todo
 from ..experiment.steps import Prune, Step, Train
 from ..training import Epoch
 
 
-def observer(quiet: bool) -> Observer:
-    """For a terminal, for a log, or for nobody; on standard error."""
+def observer(quiet: bool, names: Mapping[str, str]) -> Observer:
+    """For a terminal, for a log, or for nobody; on standard error. `names` of trainings by key."""
     if quiet:
         return Observer()
-    return Terminal(sys.stderr) if sys.stderr.isatty() else Log(sys.stderr)
+    return Terminal(sys.stderr, names) if sys.stderr.isatty() else Log(sys.stderr, names)
+
+
+def named(plan: Plan) -> dict[str, str]:
+    """What each reported training is: the variants that it stands for."""
+    found: dict[str, list[str]] = {}
+    for cell in plan.cells:
+        variants = found.setdefault(cell.training.key, [])
+        if cell.cycle and cell.variant not in variants:
+            variants.append(cell.variant)
+    return {key: ", ".join(variants) for key, variants in found.items() if variants}
 
 
 class Log(Observer):
     """One line an epoch and one a step."""
 
-    def __init__(self, file: TextIO) -> None:
-        self.file = file
+    def __init__(self, file: TextIO, names: Mapping[str, str]) -> None:
+        self.file, self.names = file, names
         self.left = 0
         self.total: int | None = None
         self.epochs: dict[str, tuple[float, int]] = {}  # of every training when its last epoch ended, and its steps
@@ -44,7 +55,7 @@ class Log(Observer):
 
     def epoch(self, step: Step, epoch: Epoch, epochs: int) -> None:
         """Loss, accuracies and speed of an epoch."""
-        self._say(f"{described(step)}  {epoch_line(epoch, epochs)}{self._speed(step, epoch)}")
+        self._say(f"{self._described(step)}  {epoch_line(epoch, epochs)}{self._speed(step, epoch)}")
 
     def _speed(self, step: Step, epoch: Epoch) -> str:
         """Images a second, evaluation included; nothing for the first epoch, which also loads."""
@@ -57,7 +68,8 @@ class Log(Observer):
 
     def finished(self, step: Step, seconds: float) -> None:
         """A step and how long it took."""
-        self._say(f"{described(step)}  done in {seconds:.1f} s, {self.left - 1} left")
+        self.left = max(self.left - 1, 0)  # until the next count
+        self._say(f"{self._described(step)}  done in {seconds:.1f} s, {self.left} left")
 
     def trouble(self, line: str) -> None:
         """Something was damaged."""
@@ -66,6 +78,10 @@ class Log(Observer):
     def close(self) -> None:
         """Nothing is open."""
 
+    def _described(self, step: Step) -> str:
+        name = self.names.get(step.key)
+        return described(step) if name is None else f"{described(step)} ({name})"
+
     def _say(self, line: str) -> None:
         print(line, file=self.file, flush=True)
 
@@ -73,8 +89,8 @@ class Log(Observer):
 class Terminal(Log):
     """One line that changes: overall, current step, epoch, speed and time left."""
 
-    def __init__(self, file: TextIO) -> None:
-        super().__init__(file)
+    def __init__(self, file: TextIO, names: Mapping[str, str]) -> None:
+        super().__init__(file, names)
         self.console = Console(file=file)
         self.live = Live(console=self.console, refresh_per_second=4, transient=True)
         self.live.start()
@@ -83,16 +99,17 @@ class Terminal(Log):
 
     def started(self, step: Step) -> None:
         """Shows which step begins."""
-        self.step = described(step)
+        self.step = self._described(step)
         self._show("")
 
     def epoch(self, step: Step, epoch: Epoch, epochs: int) -> None:
         """Shows the epoch."""
-        self.step = described(step)
+        self.step = self._described(step)
         self._show(epoch_line(epoch, epochs) + self._speed(step, epoch))
 
     def finished(self, step: Step, seconds: float) -> None:
-        """Nothing: the next step shows that this one is done."""
+        """One fewer is left."""
+        self.left = max(self.left - 1, 0)
 
     def close(self) -> None:
         """Gives the terminal back."""

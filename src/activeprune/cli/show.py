@@ -24,7 +24,9 @@ def print_json(value: object) -> None:
 def print_table(rows: Iterable[dict[str, str]], title: str | None = None) -> None:
     """One row a line, under the names of the first row's columns."""
     rows = list(rows)
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    if title is not None:
+        print(title)
+    table = Table(box=None, pad_edge=False)
     for column in rows[0]:
         table.add_column(column, overflow="fold")
     for row in rows:

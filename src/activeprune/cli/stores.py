@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from ..core.errors import InputError
+from ..experiment.collecting import LARGE, collect, frontier, registered
 from ..experiment.packing import pack, unpack
-from ..experiment.runs import LARGE, collect, registered
 from ..experiment.store import FolderStore
 from .show import AsJson, print_json, print_table
 
@@ -55,11 +55,17 @@ def verify(folder: StoreFolder) -> int:
 
 
 @app.command("gc", epilog="Example:  activeprune store gc runs/.store")
-def gc(folder: StoreFolder) -> None:
+def gc(
+    folder: StoreFolder,
+    forget: Annotated[bool, typer.Option("--forget", help="Forget runs whose folders are gone.")] = False,
+) -> None:
     """Remove weights that no run of this store still needs (see the key `keep` of a study), and left-over files."""
     store = _existing(folder)
-    freed = collect(store, ()) + store.sweep()
+    freed = collect(store, forget=forget) + store.sweep()
     print(f"{freed / 1e6:.1f} MB freed, {store.size() / 1e6:.1f} MB left")
+    for known in registered(store):
+        if known.gone:
+            print(f"kept what the run in {known.out.resolve()} needs, though the folder is gone (--forget lets it go)")
 
 
 @app.command("pack", epilog="Example:  activeprune store pack runs/.store table1.tar")
@@ -70,7 +76,7 @@ def pack_(
 ) -> None:
     """Write what is needed to go on elsewhere (masks and records) into one file."""
     store = _existing(folder)
-    needed = {pair for run in registered(store.root) for pair in run.frontier()} if states else set()
+    needed = {pair for known in registered(store) for pair in frontier(known.study, store)} if states else set()
     entries = [
         (entry.key, [part for part in entry.parts if part not in LARGE or (entry.key, part) in needed])
         for entry in store.list()

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.tree import Tree
 
+from ..core.errors import InputError
 from ..experiment import speed
 from ..experiment.executors import Outcome
 from ..experiment.findings import Summary, summaries
@@ -18,7 +19,8 @@ from ..experiment.outlook import Outlook, outlook, unmeasured
 from ..experiment.reading import assignments
 from ..experiment.runs import Run
 from ..experiment.search import WINNER_FILE, Search, opened, started
-from .progress import clock, observer
+from ..extras import need
+from .progress import clock, density, named, observer
 from .show import AsJson, print_json, print_rich, print_table
 
 MOST_PROCESSES = 8  # by default, however many cores there are
@@ -55,6 +57,8 @@ def run(
 ) -> int:
     """Run a study: compute what its store lacks, print the table. After an interruption the same command goes on."""
     job = started(study, out, store, assignments(changes or ()), _lists(grid or ()))
+    if tensorboard:
+        need("tensorboard")
     count = processes or (min(os.cpu_count() or 1, MOST_PROCESSES) if job.device == "cpu" else 1)
     if dry_run:
         found = _looked_ahead(job, count, measure)
@@ -84,7 +88,7 @@ def report(
 
 
 def _gone(job: Job, processes: int, quiet: bool) -> Outcome:
-    watching = observer(quiet)
+    watching = observer(quiet, named(job.plan))
     try:
         return job.go(watching, processes)
     except KeyboardInterrupt:
@@ -100,7 +104,14 @@ def _runs(job: Job) -> dict[str, Run]:
 
 def _lists(texts: Iterable[str]) -> dict[str, list[Any]]:
     """Lists of values from "key=a,b,c"."""
-    return {key: value for text in texts for key, value in assignments([f"{text.replace('=', '=[', 1)}]"]).items()}
+    lists: dict[str, list[Any]] = {}
+    for text in texts:
+        key, equals, values = text.partition("=")
+        found = assignments([f"{key}=[{values}]" if equals else text])
+        if lists.keys() & found.keys():
+            raise InputError(f"--grid {key} stands there twice: --grid {key}=A,B gives it several values")
+        lists |= found
+    return lists
 
 
 def _failures(job: Job) -> Iterator[str]:
@@ -129,12 +140,23 @@ def _print_outlook(job: Job, found: Outlook) -> None:
         f"{found.trainings - found.missing} in the store, {found.missing} to do"
     )
     for variant, count in found.by_variant.items():
-        trainings.add(f"{variant}: {count}")
+        branch = trainings.add(f"{variant}: {count}")
+        for line in _cells(job, variant) if isinstance(job, Run) else ():
+            branch.add(line)
     kinds = ", ".join(f"{count} {kind}" for kind, count in found.steps.items())
     tree.add(f"{sum(found.steps.values())} steps ({kinds}), {found.steps_missing} to do")
     time = "not measured yet (see --measure)" if found.seconds is None else f"about {clock(found.seconds)}"
     tree.add(f"time: {time}; disk: about {found.disk / 1e6:.1f} MB")
     print_rich(tree)
+
+
+def _cells(run: Run, variant: str) -> Iterator[str]:
+    """The cells of a variant, with λ as it will be but for rounding."""
+    lambdas = {cell.cycle: density(cell.masks) for cell in run.plan.cells if cell.variant == variant}
+    for cell in summaries(run.rows()):
+        if cell.variant == variant:
+            seeds = f"{cell.seeds} of {_counted(len(run.study.seeds), 'seed')} in the store"
+            yield f"cycle {cell.cycle}, λ {lambdas[cell.cycle]:.1%}: {seeds}"
 
 
 def _about(job: Job) -> str:

@@ -58,6 +58,7 @@ class Rule:
 
     name: str
     function: RuleFunction
+    version: int = 1  # counted up when it chooses other weights: results are kept by it
 
     @property
     def summary(self) -> str:
@@ -68,12 +69,12 @@ class Rule:
 RULES: Registry[Rule] = Registry("activation rule", "activeprune.rules", make=Rule)
 
 
-def activation_rule(name: str) -> Callable[[Function], Function]:
-    """Registers an activation rule under `name`."""
+def activation_rule(name: str, *, version: int = 1) -> Callable[[Function], Function]:
+    """Registers an activation rule under `name`; `version` is counted up when its code chooses other weights."""
     RULES.check_name(name)
 
     def register(function: Function) -> Function:
-        RULES.add(name, Rule(name, function), origin_of(function))
+        RULES.add(name, Rule(name, function, version), origin_of(function))
         return function
 
     return register

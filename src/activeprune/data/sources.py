@@ -26,6 +26,7 @@ class Source:
     loader: Callable[..., Dataset]
     same_everywhere: bool = False  # whether its name says what the data are; else where they are is part of that
     fingerprint: Callable[[Path], str] | None = None  # of a folder whose content says what the data are
+    version: int = 1  # counted up when it loads other data: results are kept by it
 
     def __post_init__(self) -> None:
         if "path" not in inspect.signature(self.loader).parameters:
@@ -46,17 +47,22 @@ DATASETS: Registry[Source] = Registry("data set", "activeprune.data", make=Sourc
 
 
 def dataset(
-    name: str, *, same_everywhere: bool = False, fingerprint: Callable[[Path], str] | None = None
+    name: str,
+    *,
+    same_everywhere: bool = False,
+    fingerprint: Callable[[Path], str] | None = None,
+    version: int = 1,
 ) -> Callable[[Loader], Loader]:
     """Registers a loader under `name`.
 
     Results are kept by what they were computed from: the name alone for data that are `same_everywhere`, what
-    `fingerprint(path)` returns for a folder that is known by its content, else the name and the path.
+    `fingerprint(path)` returns for a folder that is known by its content, else the name and the path; and `version`,
+    to be counted up when the loader's code changes what it loads.
     """
     DATASETS.check_name(name)
 
     def register(loader: Loader) -> Loader:
-        DATASETS.add(name, Source(name, loader, same_everywhere, fingerprint), origin_of(loader))
+        DATASETS.add(name, Source(name, loader, same_everywhere, fingerprint, version), origin_of(loader))
         return loader
 
     return register

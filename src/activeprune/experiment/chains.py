@@ -32,6 +32,7 @@ def cells(study: Study) -> Iterator[Cell]:
     """All cells of a study, seed by seed. Equal steps of different cells have equal keys."""
     for seed in study.seeds:
         line = _Line(study, seed)
+        line.lay_out()
         for variant in study.variants:
             yield Cell(variant, 0, seed, line.trained(1, "plain"), None)
             for cycle in study.reported:
@@ -62,6 +63,13 @@ class _Line:
     def __init__(self, study: Study, seed: int) -> None:
         self.study, self.seed, self.chain = study, seed, study.which_chain
         self.known: dict[tuple[str, tuple[Any, ...]], Any] = {}
+
+    def lay_out(self) -> None:
+        """Cycle by cycle, so that no step is far from those that are known already; so are their keys."""
+        for trunk in dict.fromkeys(trunk_of(variant) for variant in ("plain", *self.study.variants)):
+            for cycle in range(1, max(self.study.reported) + 1):
+                for step in (self.trained(cycle, trunk), self.trunk_masks(cycle, trunk)):
+                    assert step is None or step.key
 
     @remembered
     def trained(self, cycle: int, trunk: Trunk) -> Train:
@@ -128,8 +136,8 @@ class _Line:
             rule=study.rule if q else "ap",
             scope=None if study.scope == known.scope else study.scope,
             score_batches=None if study.score_batches == known.batches else study.score_batches,
-            include=study.include or None,
-            exclude=study.exclude or None,
+            include=tuple(sorted({*study.include})) if study.include else None,
+            exclude=tuple(sorted({*study.exclude})) if study.exclude else None,
             mode=mode,
         )
 

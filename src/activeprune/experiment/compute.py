@@ -71,6 +71,7 @@ class Compute:
         self.store, self.checkpoints = store, checkpoints
         self.device, self.workers = device, workers
         self.seconds_between_checkpoints = seconds_between_checkpoints
+        self.tell: Callable[[str], None] = lambda line: None  # of a checkpoint that was damaged, say
         self._feeds: dict[tuple[str, int], Feed] = {}
 
     def __call__(self, step: Step, on_epoch: OnEpoch | None = None) -> Made:
@@ -132,6 +133,7 @@ class Compute:
             except InputError as error:
                 if isinstance(error.__cause__, OSError):
                     raise  # it may be whole, and readable another time
+                self.tell(f"{error}: the training starts anew")
                 self.forget(step)
         if step.resume is not None and self.store.has(step.resume.key, CHECKPOINT):
             return checkpoint_of(self.store.get(step.resume.key, CHECKPOINT))

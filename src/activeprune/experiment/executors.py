@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from ..core.errors import InputError
 from ..machine import one_thread
 from .compute import Compute, StepFailed
 from .helpers import Helpers
@@ -16,6 +18,8 @@ from .plan import Plan
 from .queue import Queue
 from .steps import Step
 from .store import Damaged, FolderStore, Missing
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,11 @@ class Local:
             queue.fail(step, error)
         except (Damaged, Missing) as error:
             queue.put_back(step, error)
+        except InputError:  # of the data or the machine: nothing else would go better
+            raise
+        except Exception as error:  # whatever a network or a method of the user's own does
+            _log.debug("%s %s", step.kind, step.key, exc_info=True)
+            queue.fail(step, StepFailed(f"{step.kind} {step.key}: {type(error).__name__}: {error}"))
         else:
             queue.finish(step, made)
             self.compute.forget(step)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 import sys
@@ -10,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any, Self
 from uuid import uuid4
 
 from ..core.errors import InputError
@@ -129,6 +131,53 @@ def alone(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+class Sharing:
+    """A folder that processes share as long as they do the same there; whoever is alone may say what that is.
+
+    As a context manager. `alone` is asked once, at the beginning; `share` lets others in.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        make(folder)
+        self._descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
+        self.alone = _lock(self._descriptor, wait=False)
+        if not self.alone:
+            self.share()
+
+    def share(self) -> None:
+        """Lets others in, too."""
+        _lock(self._descriptor, shared=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        _unlock(self._descriptor)
+        os.close(self._descriptor)
+
+
+def read_json(path: Path, *keys: str) -> dict[str, Any]:
+    """A file of this library's own that must hold some keys."""
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+        return {**told, **{key: told[key] for key in keys}}
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{path} cannot be read: {type(error).__name__}: {error}") from error
+
+
+def write_text(path: Path, text: str) -> None:
+    """Under another name first, so that nobody sees half a file."""
+    part = temporary(path)
+    with explained("file", path):
+        make(path.parent)
+        try:
+            write(part, text.encode())
+            os.replace(part, path)
+        except BaseException:
+            discard(part)
+            raise
+
+
 @contextmanager
 def explained(what: str, path: Path) -> Iterator[None]:
     """Turns what the file system refuses into one line for the person who owns it."""
@@ -149,16 +198,20 @@ def _reason(error: OSError) -> str:
     return f"{error.strerror or error}{where}"
 
 
-def _lock(descriptor: int) -> None:
+def _lock(descriptor: int, shared: bool = False, wait: bool = True) -> bool:
+    """Whether the lock could be had, which it can where there are none."""
     if sys.platform == "win32":
-        return
+        return True
     import fcntl
 
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
     except OSError as error:
         if error.errno not in _NOT_OFFERED:
             raise
+    return True
 
 
 def _unlock(descriptor: int) -> None:

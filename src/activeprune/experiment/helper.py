@@ -6,8 +6,9 @@ import json
 import os
 import sys
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TextIO
 
+from ..core.errors import InputError
 from ..training import Epoch
 from .observer import Observer
 from .search import opened
@@ -21,8 +22,8 @@ class Orphan(Exception):
 class Telling(Observer):
     """One line of JSON an event, for the process that asked; without it, there is nobody to work for."""
 
-    def __init__(self, parent: int) -> None:
-        self.parent = parent
+    def __init__(self, parent: int, events: TextIO) -> None:
+        self.parent, self.events = parent, events
 
     def started(self, step: Step) -> None:
         """Looks whether anybody still waits for the result."""
@@ -45,7 +46,7 @@ class Telling(Observer):
         if os.getppid() != self.parent:
             raise Orphan
         try:
-            print(json.dumps(event), flush=True)
+            print(json.dumps(event), file=self.events, flush=True)
         except BrokenPipeError as error:
             raise Orphan from error
 
@@ -53,11 +54,15 @@ class Telling(Observer):
 def main() -> None:
     """Works until nothing is left."""
     out, parent = sys.argv[1:]
-    sys.path.insert(0, "")  # where modules of the study's own may be
+    telling = Telling(int(parent), os.fdopen(os.dup(1), "w"))
+    os.dup2(2, 1)  # what a method or a network prints is no event
     try:
-        opened(out).work(Telling(int(parent)))
+        opened(out).work(telling)
     except (Orphan, KeyboardInterrupt):
         os._exit(0)  # nothing is left to flush or to wait for
+    except InputError as error:
+        telling.trouble(str(error))
+        os._exit(1)
 
 
 if __name__ == "__main__":

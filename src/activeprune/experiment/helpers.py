@@ -15,6 +15,8 @@ from ..training import Epoch
 from .observer import Observer
 from .plan import Plan
 
+SECONDS_TO_LEAVE = 10.0
+
 
 class Helpers:
     """Processes that compute steps of a run until nothing is left, or until this context ends.
@@ -45,7 +47,11 @@ class Helpers:
         for process in self._processes:
             process.terminate()
         for process, listener in zip(self._processes, self._listeners, strict=True):
-            process.wait()
+            try:
+                process.wait(SECONDS_TO_LEAVE)
+            except subprocess.TimeoutExpired:  # stopped, or stuck in a driver
+                process.kill()
+                process.wait()
             listener.join()
 
     def wait(self) -> None:
@@ -65,7 +71,9 @@ class Helpers:
         if told["event"] == "trouble":
             self.observer.trouble(str(told["line"]))
             return
-        step = self.plan.steps[str(told["key"])]
+        step = self.plan.steps.get(str(told["key"]))
+        if step is None:  # of another study: somebody has written another one into the folder
+            return
         if told["event"] == "epoch":
             self.observer.epoch(step, Epoch(**told["epoch"]), told["epochs"])  # type: ignore[arg-type]
         else:

@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import cached_property
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from ..core.errors import InputError
+from ..core.masks import Masks
 from ..machine import device as usable_device
+from .collecting import collect
 from .compute import SECONDS_BETWEEN_CHECKPOINTS, Compute
 from .executors import Executor, Local, Outcome, Processes
-from .files import discard
+from .files import Sharing, explained
 from .findings import Rows
 from .observer import Observer
 from .plan import Plan
 from .store import FolderStore
 from .study import Study
 
-IMPORTS = "ACTIVEPRUNE_IMPORT"  # an environment variable: modules that this process and its helpers import
 SHARE_OF_TIDYING = 0.05  # of the time, at most
 
 
@@ -53,8 +52,8 @@ class Job(ABC):
         """What was found so far, for JSON."""
 
     @abstractmethod
-    def tidy(self) -> None:
-        """Drops weights that no run of the store needs any longer."""
+    def is_written(self) -> bool:
+        """Whether the folder says that just this is being run."""
 
     @cached_property
     def plan(self) -> Plan:
@@ -76,8 +75,17 @@ class Job(ABC):
         seconds_between_checkpoints: float = SECONDS_BETWEEN_CHECKPOINTS,
     ) -> Outcome:
         """Computes what is missing; what was there before is found again. `processes` work on it at once."""
-        self.write_study()
         observer = observer or Observer()
+        self._check_layers()
+        with explained("folder", self.out), Sharing(self.out) as folder:
+            if folder.alone:
+                self.write_study()
+                folder.share()
+            elif not self.is_written():
+                raise InputError(f"another process is running another study in {self.out}: choose another folder")
+            return self._gone(observer, processes, seconds_between_checkpoints)
+
+    def _gone(self, observer: Observer, processes: int, seconds_between_checkpoints: float) -> Outcome:
         local = self._local(observer, seconds_between_checkpoints)
         executor: Executor = local if processes == 1 else Processes(local, self.out, processes - 1)
         try:
@@ -97,6 +105,7 @@ class Job(ABC):
     def _local(self, observer: Observer, seconds_between_checkpoints: float) -> Local:
         checkpoints = self.store.root / "checkpoints"
         compute = Compute(self.store, checkpoints, self.device, os.cpu_count() or 0, seconds_between_checkpoints)
+        compute.tell = observer.trouble
         spent, began = 0.0, time.monotonic()
 
         def after_step() -> None:
@@ -108,40 +117,17 @@ class Job(ABC):
 
         return Local(self.store, compute, after_step)
 
+    def _check_layers(self) -> None:
+        """Looks for the layers that `include` and `exclude` name before anything is trained."""
+        for study in {(s.training.network, s.include, s.exclude): s for s in self.studies}.values():
+            if study.include or study.exclude:
+                feed = study.training.feed(study.seeds[0])
+                Masks.dense(study.training.build(len(feed.classes), feed.channels), study.include, study.exclude)
+
     def _tidied(self, observer: Observer) -> None:
         if all(study.keep == "all" for study in self.studies):
             return
         try:
-            self.tidy()
+            collect(self.store, self.studies)
         except InputError as error:  # a run of somebody else that cannot be read: then nothing is dropped
             observer.trouble(f"nothing is tidied away: {error}")
-
-
-def import_all(modules: Iterable[str]) -> None:
-    """Imports the modules that a study needs for methods, networks or data of its own."""
-    for module in modules:
-        try:
-            import_module(module)
-        except Exception as error:  # whatever a stranger's module does when it is imported
-            raise InputError(f"module {module!r} cannot be imported: {type(error).__name__}: {error}") from error
-
-
-def read_json(path: Path, *keys: str) -> dict[str, object]:
-    """A file of this library's own that must hold some keys."""
-    try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-        return {**told, **{key: told[key] for key in keys}}
-    except (OSError, KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{path} cannot be read: {type(error).__name__}: {error}") from error
-
-
-def write(path: Path, text: str) -> None:
-    """Under another name first, so that nobody sees half a file."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text(text, encoding="utf-8")
-        part.replace(path)
-    except OSError as error:
-        discard(part)
-        raise InputError(f"{path} cannot be written: {error.strerror}") from error

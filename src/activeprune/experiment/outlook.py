@@ -15,8 +15,8 @@ from ..core.masks import Masks
 from ..networks import build
 from ..training import Training
 from ..training.settings import NetworkChoice
+from .collecting import LARGE, one_more_cycle
 from .plan import CHECKPOINT, MASKS, RECORD, STATE, Plan, Todo, part_of
-from .runs import LARGE, one_more_cycle
 from .speed import Speed, alike
 from .steps import Prune, Step, Train
 from .store import Store
@@ -159,7 +159,7 @@ def _sizes(step: Step) -> dict[str, int]:
     state, _ = _network_bytes(step.training.network)
     epochs = step.training.epochs.count if step.training.epochs.unit == "ep" else 1
     sizes = {RECORD: BYTES_OF_AN_EPOCH * epochs, STATE: state}
-    return sizes if step.last is None else {**sizes, CHECKPOINT: 2 * state}
+    return sizes if step.last is None else {**sizes, CHECKPOINT: (2 if step.training.optimizer == "sgd" else 3) * state}
 
 
 @cache

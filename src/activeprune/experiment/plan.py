@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from .chains import Cell, cells
-from .steps import Init, Prune, Step, Train
+from .steps import Init, Prune, Step, Train, pinned
 from .store import Damaged, Missing, Store
 from .study import Study
+
+_log = logging.getLogger(__name__)
 
 RECORD, STATE, MASKS, CHECKPOINT = "record.json", "state.safetensors", "masks.safetensors", "checkpoint.safetensors"
 
@@ -36,7 +39,7 @@ class Plan:
     """All steps of one study or of several by key, inputs before what needs them."""
 
     def __init__(self, *studies: Study) -> None:
-        self.studies = studies
+        self.studies = tuple(study.model_copy(update={"training": pinned(study.training)}) for study in studies)
 
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
@@ -110,7 +113,10 @@ def record_of(store: Store, key: str) -> dict[str, Any] | None:
         return None
     try:
         found: dict[str, Any] = json.loads(store.get(key, RECORD))
-    except (Damaged, Missing):
+    except Missing:
+        return None
+    except Damaged as damaged:
+        _log.warning("%s", damaged)
         return None
     return found
 

@@ -69,8 +69,7 @@ class Queue:
             free = [step for step in ready if self.leases.holder(step.key) is None]
             if taken := self._claimed(choose(free)):
                 return taken
-            if not free:
-                time.sleep(SECONDS_TO_WAIT)
+            time.sleep(SECONDS_TO_WAIT)
 
     def finish(self, step: Step, made: Made) -> None:
         """Keeps a result. Of one that was there before, and came out differently, the first record stays."""
@@ -104,7 +103,7 @@ class Queue:
         for step in taken:
             self._tries[step.key] += 1
             if self._tries[step.key] > TRIES:
-                raise InputError(f"{step.kind} {step.key} was computed {TRIES} times, and the store still lacks it")
+                raise InputError(f"{step.kind} {step.key} was tried {TRIES} times, and the store still lacks it")
             self.observer.started(step)
         return taken
 

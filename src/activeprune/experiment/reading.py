@@ -73,6 +73,17 @@ def study_names() -> dict[str, str]:
     return {path.stem: _about(path) for path in sorted(STUDIES.glob("*.yaml"))}
 
 
+def parsed(text: str, where: str) -> Study:
+    """The inverse of `written`."""
+    try:
+        values = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise InputError(f"{where} is no YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(values, dict):
+        raise InputError(f"{where} holds no study")
+    return _study(values)
+
+
 def written(study: Study) -> str:
     """A study as YAML that reads as the same study."""
     values = study.model_dump(mode="json", exclude_defaults=True)
@@ -115,7 +126,7 @@ def _changed(values: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, An
     if "training" in changes:
         values = _with_training(values, _resolved(_file(str(changes["training"]), (TRAININGS,)), ()))
     values = dict(values)
-    for key, value in changes.items():
+    for key, value in sorted(changes.items(), key=lambda item: "." in item[0]):  # a whole before its parts
         outer, dot, inner = key.partition(".")
         if dot and outer in ("data", "network", "method"):
             before = values.get(outer)
@@ -166,12 +177,12 @@ def _loaded(path: Path) -> dict[str, Any]:
 
 def _file(name: str | Path, folders: Iterable[Path], but: Path | None = None) -> Path:
     """The file of a name: a path to one, or one of the library's; never `but` itself."""
-    given = Path(name)
+    given, folders = Path(name), list(dict.fromkeys(folders))
     if given.suffix in (".yaml", ".yml"):
-        if not given.is_file():
-            raise InputError(f"no such file: {given}")
-        return given.resolve()
-    folders = list(dict.fromkeys(folders))
+        for path in (given, *(folder / given for folder in folders)):
+            if path.is_file() and path.resolve() != but:
+                return path.resolve()
+        raise InputError(f"no such file: {given}")
     for folder in folders:
         if (path := folder / f"{name}.yaml").is_file() and path != but:
             return path

@@ -11,11 +11,12 @@ from statistics import fmean
 from typing import Any
 
 from ..core.errors import InputError
+from .files import read_json, write_text
 from .findings import Rows
-from .jobs import Job, read_json, write
+from .jobs import Job
 from .plan import record_of
 from .reading import read_grid, written
-from .runs import RUN_FILE, Run, collect, folder_of, store_beside
+from .runs import RUN_FILE, Run, folder_of, store_beside
 from .store import FolderStore
 from .study import Study
 
@@ -61,17 +62,22 @@ class Search(Job):
         ]
         return {"studies": studies, "best": self.best()}
 
-    def tidy(self) -> None:
-        """Drops weights that no run of the store needs any longer."""
-        collect(self.store, self.runs.values())
-
     def write_study(self) -> None:
         """All studies first, so that none of them tidies away what another needs, then a list of them."""
         for run in self.runs.values():
             run.write_study()
-        folders = {label: run.out.name for label, run in self.runs.items()}
-        write(self.out / GRID_FILE, json.dumps({"studies": folders}, indent=1) + "\n")
-        (self.out / RUN_FILE).unlink(missing_ok=True)
+        write_text(self.out / GRID_FILE, self._index())
+        for stale in (RUN_FILE, WINNER_FILE):
+            (self.out / stale).unlink(missing_ok=True)
+
+    def is_written(self) -> bool:
+        """Whether the folder says that just this is being run."""
+        path = self.out / GRID_FILE
+        named = path.is_file() and path.read_text(encoding="utf-8") == self._index()
+        return named and all(run.is_written() for run in self.runs.values())
+
+    def _index(self) -> str:
+        return json.dumps({"studies": {label: run.out.name for label, run in self.runs.items()}}, indent=1) + "\n"
 
     def write_records(self) -> None:
         """Of every study, and the best of those that are finished as a study file."""
@@ -80,7 +86,7 @@ class Search(Job):
         if (best := self.best()) is not None:
             found = self.validation()
             text = f"# the best of {len(found)} by validation accuracy ({found[best]:.2%}): {best}\n"
-            write(self.out / WINNER_FILE, text + written(self.runs[best].study))
+            write_text(self.out / WINNER_FILE, text + written(self.runs[best].study))
 
     def validation(self) -> dict[str, float]:
         """Of every study that is finished, the mean validation accuracy over its cells, at their best epochs."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
-from functools import cache, cached_property
-from pathlib import Path
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
+from ..core.activation import RULES
 from ..core.methods import METHODS, Scope
 from ..data import DATASETS
 from ..networks import NETWORKS
@@ -117,12 +116,11 @@ class Prune(Step):
     mode: Literal["cycle", "solo", "end"] = "cycle"
 
     def _told(self) -> dict[str, Any]:
-        """Of the training only what a pruning reads, and the method's version where it is not the first."""
+        """Of the training only what a pruning reads, and versions where they are not the first."""
         told = super()._told()
         told["training"] = {key: value for key, value in told["training"].items() if key in READ_BY_PRUNING}
-        if (version := METHODS[self.method].version) != 1:
-            told["method_version"] = version
-        return told
+        versions = {"method": METHODS[self.method].version, "rule": RULES[self.rule].version}
+        return told | {f"{what}_version": version for what, version in versions.items() if version != 1}
 
 
 def identity(training: Training) -> dict[str, Any]:
@@ -135,8 +133,9 @@ def identity(training: Training) -> dict[str, Any]:
     source = DATASETS.find(training.data.name)
     if source.same_everywhere or source.fingerprint is not None:
         told["data"].pop("path", None)
-    if (version := NETWORKS.find(training.network.name).version) != 1:
-        told["network"]["version"] = version
+    for what, version in (("network", NETWORKS.find(training.network.name).version), ("data", source.version)):
+        if version != 1:
+            told[what]["version"] = version
     return told
 
 
@@ -146,13 +145,7 @@ def pinned(training: Training) -> Training:
     fingerprint = DATASETS.find(data.name).fingerprint
     if fingerprint is None or data.content is not None or data.path is None:
         return training
-    return training.model_copy(update={"data": data.model_copy(update={"content": _content(fingerprint, data.path)})})
-
-
-@cache
-def _content(fingerprint: Callable[[Path], str], path: Path) -> str:
-    """A folder is looked at once: it must not change while it is being used."""
-    return fingerprint(path)
+    return training.model_copy(update={"data": data.model_copy(update={"content": fingerprint(data.path)})})
 
 
 def _plain(value: Any) -> Any:

@@ -20,6 +20,7 @@ Whole = Annotated[int, Field(strict=True, ge=0)]
 
 WITHOUT_AP = ("plain", "plain_rewind")
 IMP_REWIND_EPOCH = 6  # the paper's
+MOST_CYCLES = 200  # the paper has 25 at most
 
 
 class MethodChoice(Choice):
@@ -60,7 +61,7 @@ class Study(Settings):
     """Share of the alive weights that a cycle removes."""
     q: Number = 0.02
     """AP's part of p."""
-    cycles: Count = 1
+    cycles: Annotated[Count, Field(le=MOST_CYCLES)] = 1
     report_cycles: Annotated[tuple[Count, ...], BeforeValidator(_several)] | None = None
     """Cycles whose networks are retrained and reported; by default all."""
     seeds: Annotated[tuple[Whole, ...], BeforeValidator(_seeds)] = (0,)
@@ -112,6 +113,10 @@ class Study(Settings):
             raise InputError(
                 f"retrain = {self.retrain}: only plain under reinit or continue goes on from trained weights"
             )
+        if self.score_batches is not None and not known.batches:
+            raise InputError(f"score_batches = {self.score_batches}: method {self.method.name} looks at no batches")
+        if self.p == self.q and "ap_lite_literal" in self.variants:
+            raise InputError(f"q = {self.q}: variant ap_lite_literal leaves nothing for X, a smaller share is needed")
         if self.rule not in RULES:
             raise unknown("rule", self.rule, RULES)
         return self
@@ -136,7 +141,7 @@ class Study(Settings):
     @property
     def reported(self) -> tuple[int, ...]:
         """The cycles to report, in order."""
-        return tuple(sorted(self.report_cycles)) if self.report_cycles else tuple(range(1, self.cycles + 1))
+        return tuple(range(1, self.cycles + 1)) if self.report_cycles is None else tuple(sorted(self.report_cycles))
 
     @property
     def from_epoch(self) -> int:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+from uuid import uuid4
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -103,9 +106,12 @@ class Checkpoint:
         tensors = {f"{group}/{name}": t.clone() for group, named in groups.items() for name, t in named.items()}
         epochs = [asdict(epoch) for epoch in self.epochs]
         told = {"epoch": self.epoch, "epochs": epochs, "of": self.of, "seconds": self.seconds}
-        unfinished = Path(f"{path}.{os.getpid()}.part")
+        told["sha256"] = _digest(tensors, told)
+        unfinished = Path(path).with_name(f".{Path(path).name}.{uuid4().hex}.part")
         try:
             save_file(tensors, unfinished, metadata={"checkpoint": json.dumps(told)})
+            with unfinished.open("rb+") as file:
+                os.fsync(file.fileno())
             unfinished.replace(path)
         except (OSError, SafetensorError) as error:
             raise InputError(f"{path} cannot be written: {error}") from error
@@ -114,13 +120,15 @@ class Checkpoint:
 
     @classmethod
     def load(cls, path: str | Path) -> Checkpoint:
-        """Reads what `save` wrote."""
+        """Reads what `save` wrote, if it is still what was written."""
         try:
             with safe_open(path, "pt") as file:
                 told = json.loads((file.metadata() or {})["checkpoint"])
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         except (OSError, SafetensorError, KeyError, ValueError) as error:
             raise InputError(f"{path} is no checkpoint of a training: {error}") from error
+        if told.pop("sha256", None) != _digest(tensors, told):
+            raise InputError(f"{path} is damaged: its bytes are not those that were written")
         groups: dict[str, State] = {"state": {}, "optimizer": {}, "rewind": {}}
         for name, tensor in tensors.items():
             group, _, rest = name.partition("/")
@@ -128,3 +136,12 @@ class Checkpoint:
         epochs = tuple(Epoch(**epoch) for epoch in told["epochs"])
         rewind = groups["rewind"] or None
         return cls(told["epoch"], groups["state"], groups["optimizer"], epochs, rewind, told["of"], told["seconds"])
+
+
+def _digest(tensors: State, told: Mapping[str, Any]) -> str:
+    """A checksum of all that a checkpoint holds."""
+    digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode())
+    for name in sorted(tensors):
+        digest.update(name.encode())
+        digest.update(tensors[name].contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -139,6 +140,12 @@ class DataChoice(Settings):
         DATASETS.find(name)
         return name
 
+    @field_validator("path")
+    @classmethod
+    def _from_anywhere(cls, path: Path | None) -> Path | None:
+        """A study means the same folder wherever it is read."""
+        return None if path is None else Path(os.path.abspath(path.expanduser()))
+
     @model_validator(mode="after")
     def _has_content(self) -> Self:
         if self.content is not None and DATASETS.find(self.name).fingerprint is None:
@@ -197,6 +204,9 @@ class Training(Settings):
     def _fits_together(self) -> Self:
         if self.epochs.count < 1:
             raise InputError("epochs = 0: at least 1 is needed")
+        for key, of in (("momentum", ("sgd",)), ("nesterov", ("sgd",)), ("betas", ("adam", "adamw"))):
+            if self.optimizer not in of and getattr(self, key) != type(self).model_fields[key].default:
+                raise InputError(f"{key} = {getattr(self, key)}: it belongs to {of[0]}, not to {self.optimizer}")
         if self.nesterov and not self.momentum:
             raise InputError("nesterov = true needs a momentum above 0")
         if len(set(self.drops)) != len(self.drops):

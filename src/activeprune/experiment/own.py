@@ -1,0 +1,34 @@
+"""Modules of the user's own that register methods, networks, data sets or rules: known again in every process."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from importlib import import_module
+from typing import Any
+
+from ..core.errors import InputError
+
+IMPORTS = "ACTIVEPRUNE_IMPORT"  # an environment variable: modules that this process and its helpers import
+
+
+def asked_for() -> dict[str, Any]:
+    """The modules that this process was asked to import and where it looks for them, to be written down."""
+    return {"imports": [name for name in os.environ.get(IMPORTS, "").split(",") if name], "import_from": os.getcwd()}
+
+
+def import_asked_for(told: Mapping[str, Any]) -> None:
+    """Imports what another process wrote down."""
+    import_all(told["imports"], told["import_from"])
+
+
+def import_all(modules: Iterable[str], folder: str = "") -> None:
+    """Imports modules; also from a folder, which the installed command does not look into by itself."""
+    for module in modules:
+        if folder not in sys.path:
+            sys.path.insert(0, folder)
+        try:
+            import_module(module)
+        except (Exception, SystemExit) as error:  # whatever a stranger's module does when it is imported
+            raise InputError(f"--import {module}: {type(error).__name__}: {error}") from error
