@@ -42,7 +42,7 @@ MAY_IMPORT = {  # each room, and the rooms of this package that it may look into
     "training": {"core", "networks", "data", "machine"},
     "experiment": {"", "core", "extras", "networks", "data", "training", "machine"},
     "report": set(),
-    "bench": {"core"},
+    "bench": {"core", "data", "networks", "training"},
     "__init__": {"", "core", "networks", "experiment"},
     "cli": {"", "core", "extras", "machine", "networks", "data", "training", "experiment", "report", "bench"},
     "__main__": {"cli"},

@@ -9,6 +9,8 @@ import typer
 
 from .. import machine
 from ..bench import prune as bench_prune
+from ..bench import train as bench_train
+from ..core.errors import InputError
 from .show import AsJson, print_json, print_table
 
 app = typer.Typer(
@@ -51,3 +53,50 @@ def prune(
     print(
         "× faster: than torch.nn.utils.prune; × magnitude: cost against global_magnitude; memory: peak extra / weights"
     )
+
+
+@app.command("train", epilog="Example:  activeprune bench train --network resnet20 --replicas 1,8,32")
+def train(
+    network: Annotated[str, typer.Option(metavar="NAME", help="A network for 32 × 32 images.")] = "resnet20",
+    replicas: Annotated[str, typer.Option(metavar="A,B,C", help="How many networks to train at once.")] = "1,8,32",
+    batch: Annotated[int, typer.Option(min=1, help="Images a step and network.")] = 128,
+    device: Annotated[str, typer.Option(metavar="NAME", help="cpu, cuda, cuda:1, ...")] = "cuda",
+    as_json: AsJson = False,
+) -> None:
+    """Time the training of many networks at once against a plain loop: data, augmentation and evaluation included."""
+    place, rows = machine.device(device), []
+    for row in bench_train.run(network, _counts(replicas), batch, place):
+        rows.append(row)
+        print(f"{row.engine} {row.precision} × {row.replicas}: {row.images_per_second:,.0f} images/s", file=sys.stderr)
+    if as_json:
+        print_json({"machine": machine.described(place), "rows": [row.as_dict() for row in rows]})
+        return
+    shown = [
+        {
+            "engine": row.engine,
+            "precision": row.precision,
+            "replicas": str(row.replicas),
+            "images/s": f"{row.images_per_second:,.0f}",
+            "× eager": "" if row.times_eager is None else f"{row.times_eager:.1f}",
+            "evaluation": f"{row.evaluation:.0%}",
+            "GPU memory": f"{row.gibibytes:.1f} GiB",
+            "floor": "not estimated" if row.floor is None else f"{row.floor:,.0f}",
+        }
+        for row in rows
+    ]
+    print_table(shown, title=f"training {network}, batch {batch} ({machine.described(place)})")
+    print(
+        "images/s: of all networks, with data, augmentation, evaluation and records; × eager: against the plain loop in "
+        "bf16 (its own row: in fp32); evaluation: its share of the time; floor: what the memory's speed would allow"
+    )
+
+
+def _counts(text: str) -> list[int]:
+    """Whole numbers from "1,8,32"."""
+    try:
+        found = [int(part) for part in text.split(",")]
+    except ValueError:
+        found = []
+    if not found or min(found) < 1:
+        raise InputError(f"replicas = {text!r}: whole numbers such as 1,8,32 are needed")
+    return found

@@ -50,6 +50,9 @@ def run(
     processes: Annotated[
         int | None, typer.Option(min=1, help="Processes that work at once [one a core on a CPU, one on a GPU].")
     ] = None,
+    pack: Annotated[
+        int | None, typer.Option(min=1, help="Networks trained at once on a GPU [as many as are fastest there].")
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Also write rows.csv.")] = False,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard events.")] = False,
@@ -64,7 +67,7 @@ def run(
         found = _looked_ahead(job, count, measure)
         print_json(found.as_dict()) if as_json else _print_outlook(job, found)
         return 0
-    outcome = _gone(job, count, quiet)
+    outcome = _gone(job, count, pack, quiet)
     for single in _runs(job).values():
         if as_csv:
             single.write_csv()
@@ -87,10 +90,10 @@ def report(
     _print_results(opened(folder), as_json)
 
 
-def _gone(job: Job, processes: int, quiet: bool) -> Outcome:
+def _gone(job: Job, processes: int, pack: int | None, quiet: bool) -> Outcome:
     watching = observer(quiet, named(job.plan))
     try:
-        return job.go(watching, processes)
+        return job.go(watching, processes, pack)
     except KeyboardInterrupt:
         print("interrupted: the same command goes on from the last finished step or epoch", file=sys.stderr)
         raise

@@ -98,6 +98,11 @@ class Dataset:
     test: Images | Files
     content: str | None = None
 
+    @property
+    def channels(self) -> int:
+        """Of an image: files are decoded in colour."""
+        return self.train.shape[0] if isinstance(self.train, Images) else 3
+
     def __post_init__(self) -> None:
         if type(self.train) is not type(self.test):
             raise InputError(f"data set {self.name!r}: train and test must both be Images or both be Files")

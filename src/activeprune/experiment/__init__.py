@@ -20,14 +20,16 @@ def run(
     set: Mapping[str, Any] | None = None,
     grid: Mapping[str, Sequence[Any]] | None = None,
     processes: int = 1,
+    pack: int | None = None,
 ) -> Run | Search:
     """Runs a study by name or file, with some keys changed; what its store has already is not computed again.
 
     `out` is the folder of the results (runs/STUDY), `store` the folder of all that is computed (.store beside it).
-    `grid` gives several values to some keys, and makes a search of it. The same call goes on after an interruption.
+    `grid` gives several values to some keys, and makes a search of it. `processes` work at once; on a GPU `pack`
+    networks are trained at once, None: as many as are fastest. The same call goes on after an interruption.
     """
     chosen = started(study, out, store, set, grid)
-    chosen.go(processes=processes)
+    chosen.go(processes=processes, pack=pack)
     return chosen
 
 

@@ -21,7 +21,7 @@ from ..core.graph import trace
 from ..core.masks import Masks
 from ..core.methods import METHODS
 from ..core.pruning import Pruned, prune_cycle, prune_solo
-from ..data import Feed
+from ..data import Dataset, Feed
 from ..machine import described
 from ..machine import device as usable_device
 from ..training import Checkpoint, Epoch, Result, Training
@@ -73,6 +73,7 @@ class Compute:
         self.seconds_between_checkpoints = seconds_between_checkpoints
         self.tell: Callable[[str], None] = lambda line: None  # of a checkpoint that was damaged, say
         self._feeds: dict[tuple[str, int], Feed] = {}
+        self._data: dict[str, Dataset] = {}
 
     def __call__(self, step: Step, on_epoch: OnEpoch | None = None) -> Made:
         """The result of a step whose inputs are in the store."""
@@ -190,15 +191,26 @@ class Compute:
         return masks_of(self.store.get(step.key, MASKS))
 
     def _model(self, training: Training, seed: int, cycle: int = 1) -> nn.Module:
-        feed = self._feed(training, seed)
-        return training.build(len(feed.classes), feed.channels, seed, cycle)
+        data = self.dataset(training)
+        return training.build(len(data.classes), data.channels, seed, cycle)
+
+    def dataset(self, training: Training) -> Dataset:
+        """The data of a training; the last ones are kept, for all seeds."""
+        told = training.data.model_dump_json(include={"name", "path", "content"})
+        found = self._data.get(told)
+        if found is None:
+            found = training.dataset()
+            self._data = {told: found}
+        return found
 
     def _feed(self, training: Training, seed: int) -> Feed:
         """Batches of a run; the last one is kept, since steps of one seed follow each other."""
         told = (training.model_dump_json(include={"data", "augment", "resolution", "mean", "std", "batch"}), seed)
-        if told not in self._feeds:
-            self._feeds = {told: training.feed(seed, self.device, self.workers)}
-        return self._feeds[told]
+        found = self._feeds.get(told)
+        if found is None:
+            found = training.feed(seed, self.device, self.workers, self.dataset(training))
+            self._feeds = {told: found}
+        return found
 
     def _checkpoint_path(self, step: Step) -> Path:
         return self.checkpoints / f"{step.key}.safetensors"

@@ -51,11 +51,12 @@ class Local:
         with one_thread(self.compute.device), Queue(plan, self.store, Leases(self.store.root), observer) as queue:
             while steps := queue.take():
                 for step in steps:
-                    self._one(step, queue, observer)
+                    self.one(step, queue, observer)
                 self.after_step()
             return Outcome(queue.computed, plan.todo(self.store).blocked, tuple(queue.failed.values()))
 
-    def _one(self, step: Step, queue: Queue, observer: Observer) -> None:
+    def one(self, step: Step, queue: Queue, observer: Observer) -> None:
+        """Computes a step that was taken."""
         try:
             made = self.compute(step, observer.epoch)
         except StepFailed as error:
@@ -74,13 +75,13 @@ class Local:
 
 @dataclass(frozen=True)
 class Processes:
-    """A local executor, and helper processes that work on the same folder beside it."""
+    """This process's own executor, and helper processes that work on the same folder beside it."""
 
-    local: Local
+    own: Executor
     out: Path
     helpers: int
 
     def run(self, plan: Plan, observer: Observer) -> Outcome:
         """Works until nothing is left that can be computed."""
         with Helpers(self.out, self.helpers, plan, observer):
-            return self.local.run(plan, observer)
+            return self.own.run(plan, observer)

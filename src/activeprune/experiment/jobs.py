@@ -16,12 +16,14 @@ import torch
 from ..core.errors import InputError
 from ..core.masks import Masks
 from ..machine import device as usable_device
+from ..training.engines import Engines
 from .collecting import collect
 from .compute import SECONDS_BETWEEN_CHECKPOINTS, Compute
 from .executors import Executor, Local, Outcome, Processes
 from .files import Sharing, explained
 from .findings import Rows
 from .observer import Observer
+from .packed import Packed
 from .plan import Plan
 from .store import FolderStore
 from .study import Study
@@ -72,9 +74,13 @@ class Job(ABC):
         self,
         observer: Observer | None = None,
         processes: int = 1,
+        pack: int | None = None,
         seconds_between_checkpoints: float = SECONDS_BETWEEN_CHECKPOINTS,
     ) -> Outcome:
-        """Computes what is missing; what was there before is found again. `processes` work on it at once."""
+        """Computes what is missing; what was there before is found again.
+
+        `processes` work on it at once; on a GPU `pack` networks are trained at once, None: as many as are fastest.
+        """
         observer = observer or Observer()
         self._check_layers()
         with explained("folder", self.out), Sharing(self.out) as folder:
@@ -83,11 +89,10 @@ class Job(ABC):
                 folder.share()
             elif not self.is_written():
                 raise InputError(f"another process is running another study in {self.out}: choose another folder")
-            return self._gone(observer, processes, seconds_between_checkpoints)
+            own = self._executor(observer, pack, seconds_between_checkpoints)
+            return self._gone(own if processes == 1 else Processes(own, self.out, processes - 1), observer)
 
-    def _gone(self, observer: Observer, processes: int, seconds_between_checkpoints: float) -> Outcome:
-        local = self._local(observer, seconds_between_checkpoints)
-        executor: Executor = local if processes == 1 else Processes(local, self.out, processes - 1)
+    def _gone(self, executor: Executor, observer: Observer) -> Outcome:
         try:
             outcome = executor.run(self.plan, observer)
         except BaseException:
@@ -100,9 +105,10 @@ class Job(ABC):
 
     def work(self, observer: Observer) -> Outcome:
         """Computes in this process, beside another that has written down what to do."""
-        return self._local(observer, SECONDS_BETWEEN_CHECKPOINTS).run(self.plan, observer)
+        return self._executor(observer, None, SECONDS_BETWEEN_CHECKPOINTS).run(self.plan, observer)
 
-    def _local(self, observer: Observer, seconds_between_checkpoints: float) -> Local:
+    def _executor(self, observer: Observer, pack: int | None, seconds_between_checkpoints: float) -> Executor:
+        """For this process: one training after the other on a CPU, packs of them on a GPU."""
         checkpoints = self.store.root / "checkpoints"
         compute = Compute(self.store, checkpoints, self.device, os.cpu_count() or 0, seconds_between_checkpoints)
         compute.tell = observer.trouble
@@ -115,7 +121,10 @@ class Job(ABC):
                 self._tidied(observer)
                 spent += time.monotonic() - since
 
-        return Local(self.store, compute, after_step)
+        if pack is None and not self.device.startswith("cuda"):
+            return Local(self.store, compute, after_step)
+        engines = Engines(usable_device(self.device), pack, observer.trouble)
+        return Packed(self.store, compute, engines, after_step)
 
     def _check_layers(self) -> None:
         """Looks for the layers that `include` and `exclude` name before anything is trained."""

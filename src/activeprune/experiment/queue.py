@@ -55,10 +55,10 @@ class Queue:
         for key in list(self._held):
             self._release(key)
 
-    def take(self, choose: Choose = one) -> list[Step]:
+    def take(self, choose: Choose = one, wait: bool = True) -> list[Step]:
         """Steps to compute next, of those that `choose` picks; none when nothing is left that could be.
 
-        It waits while all that is ready is in the hands of other processes.
+        It waits while all that is ready is in the hands of other processes, unless told not to.
         """
         while True:
             todo = self.plan.todo(self.store)
@@ -67,7 +67,8 @@ class Queue:
             if not ready:
                 return []
             free = [step for step in ready if self.leases.holder(step.key) is None]
-            if taken := self._claimed(choose(free)):
+            taken = self._claimed(choose(free))
+            if taken or not wait:
                 return taken
             time.sleep(SECONDS_TO_WAIT)
 
@@ -84,6 +85,11 @@ class Queue:
         """Notes that a step cannot be computed; steps that do not need it go on."""
         self.failed[step.key] = str(error)
         self.observer.trouble(f"failed: {error}")
+        self._release(step.key)
+
+    def release(self, step: Step) -> None:
+        """Gives a step back that was not computed after all, through no fault of its own."""
+        self._tries[step.key] -= 1
         self._release(step.key)
 
     def put_back(self, step: Step, why: Exception) -> None:

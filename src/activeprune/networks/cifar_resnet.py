@@ -56,6 +56,7 @@ class CifarResNet(nn.Module):
             raise InputError(f"depth = {depth}: the residual networks for small images have 8, 14, 20, ... layers")
         if shortcut not in ("conv", "pad"):
             raise unknown("shortcut", shortcut, ("conv", "pad"))
+        self.depth, self.kind = depth, shortcut
         self.conv = nn.Conv2d(in_channels, WIDTHS[0], 3, padding=1, bias=False)
         self.bn = nn.BatchNorm2d(WIDTHS[0])
         blocks: list[nn.Module] = []

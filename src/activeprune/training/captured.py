@@ -16,13 +16,10 @@ from .engine import EVALUATED, Lane
 from .member import Member, Score
 from .result import State
 from .settings import Training
+from .unavailable import EngineUnavailable
 
 WARM_UP = 3  # steps before the capture, in which libraries choose their kernels and allocate
 EVALUATION_BATCH = 1000
-
-
-class EngineUnavailable(Exception):
-    """Why an engine cannot do a training; another one can."""
 
 
 class Captured:

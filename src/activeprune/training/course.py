@@ -9,14 +9,14 @@ from torch import Tensor
 
 from ..core.errors import InputError
 from ..data import Feed, Part
-from .engine import Lane
+from .engine import Lane, Snapshot
 from .member import Score
 from .result import Checkpoint, Epoch, Failure, Result, State
 from .settings import Training
 
 
 class Course:
-    """A lane between its epochs. `failure` ends it; `good` is the state after the last epoch that went well."""
+    """A lane between its epochs. `failure` ends it."""
 
     def __init__(
         self, training: Training, lane: Lane, feed: Feed, rates: Tensor, at: Checkpoint, rewind_epoch: int | None
@@ -26,7 +26,7 @@ class Course:
         self.training, self.lane, self.feed, self.rates, self.of = training, lane, feed, rates, at.of
         self.rewind_epoch = rewind_epoch
         self.rewind = None if rewind_epoch is None else at.rewind
-        self.good: State = at.state
+        self._good: Snapshot = lambda: at.state
         self.epochs = list(at.epochs)
         self.epoch = at.epoch
         self.seconds = at.seconds
@@ -68,9 +68,16 @@ class Course:
             )
         )
         self.epoch += 1
-        self.good = self.lane.state()
+        self._good = self.lane.snapshot()
         self._note_rewind()
         return True
+
+    @property
+    def good(self) -> State:
+        """The state after the last epoch that went well."""
+        state = self._good()
+        self._good = lambda: state
+        return state
 
     def checkpoint(self) -> Checkpoint:
         """All that another training needs to go on from here with the same result."""

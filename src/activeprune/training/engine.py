@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Protocol
 
@@ -16,6 +16,8 @@ from .member import Batch, Member, Score
 from .result import State
 from .settings import Training
 
+Snapshot = Callable[[], State]
+
 EVALUATED: tuple[Part, ...] = ("validation", "test")
 
 
@@ -28,8 +30,8 @@ class Lane(Protocol):
     def end(self) -> tuple[list[float], int]:
         """The loss of every step since `begin`, and the number of right answers; waits for the device."""
 
-    def state(self) -> State:
-        """A copy of weights, norm parameters and running statistics, on the CPU."""
+    def snapshot(self) -> Snapshot:
+        """Weights, norm parameters and running statistics as they are now; asked later, it brings them to the CPU."""
 
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Puts a state in place; pruned weights become 0."""

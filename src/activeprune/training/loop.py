@@ -156,7 +156,7 @@ def _course(
     lane = engine.lane(entry.feed, entry.start, entry.masks)
     of = checkpoint_identity(training, entry.feed.seed, entry.masks, first)
     if entry.resume is None:
-        return Course(training, lane, entry.feed, rates, Checkpoint(first, lane.state(), {}, of=of), rewind_epoch)
+        return Course(training, lane, entry.feed, rates, Checkpoint(first, lane.snapshot()(), {}, of=of), rewind_epoch)
     at = _checked(entry.resume, of, first, last)
     lane.load(at.state)
     lane.load_optimizer_state(at.optimizer)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -107,9 +107,10 @@ class Member:
         numbers = [tensor for tensor in self.model.state_dict().values() if tensor.is_floating_point()]
         return bool(torch.stack([torch.isfinite(tensor).all() for tensor in numbers]).all())
 
-    def state(self) -> State:
-        """A copy of weights, norm parameters and running statistics, on the CPU."""
-        return {name: tensor.detach().cpu().clone() for name, tensor in self.model.state_dict().items()}
+    def snapshot(self) -> Callable[[], State]:
+        """Weights, norm parameters and running statistics as they are now; asked later, it brings them to the CPU."""
+        now = {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
+        return lambda: {name: tensor.cpu().contiguous() for name, tensor in now.items()}
 
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Puts a state in place; pruned weights become 0."""

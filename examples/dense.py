@@ -1,0 +1,70 @@
+"""Dense networks of one training, many seeds at once: how well does it do before anything is pruned?
+
+    python examples/dense.py resnet20-standard --seeds 8 --data DIR
+
+On a GPU the networks are trained side by side; `--engine` chooses how.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from statistics import fmean, stdev
+
+import torch
+
+from activeprune.data import Shelf
+from activeprune.experiment.reading import read_study
+from activeprune.machine import described
+from activeprune.training.captured import Captured
+from activeprune.training.engine import Eager, Engine
+from activeprune.training.engines import Engines
+from activeprune.training.loop import Entry, train_together
+
+
+def main() -> None:
+    """Trains, and prints one line of JSON a seed and a summary."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("training", help="resnet20-standard, resnet20-paper, ...")
+    parser.add_argument("--seeds", type=int, default=8)
+    parser.add_argument("--data", help="the folder where the data are")
+    parser.add_argument("--epochs", help="instead of the training's own")
+    parser.add_argument("--engine", choices=["best", "captured", "eager"], default="best")
+    options = parser.parse_args()
+
+    changes = {"data.path": options.data} if options.data else {}
+    changes |= {"epochs": options.epochs, "warmup": "0ep", "drops": []} if options.epochs else {}
+    training = read_study(options.training, changes).training
+    dataset = training.dataset()
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    engine: Engine = Eager(training, device)
+    if options.engine == "captured":
+        engine = Captured(training, Shelf(dataset, device), device)
+    elif options.engine == "best":
+        engine = Engines(device, tell=print).engine(training, dataset, options.seeds)
+    where = str(device) if isinstance(engine, Eager) else "cpu"
+
+    began = time.perf_counter()
+    entries = []
+    for seed in range(options.seeds):
+        start = training.build(len(dataset.classes), dataset.channels, seed).state_dict()
+        entries.append(Entry(training.feed(seed, where, dataset=dataset), start))
+    results = train_together(training, entries, engine)
+    seconds = time.perf_counter() - began
+
+    for seed, result in enumerate(results):
+        last = result.epochs[-1].test_accuracy
+        print(json.dumps({"seed": seed, "early_stop": result.accuracy, "last": last, "best": result.best.epoch}))
+    for what, found in (
+        ("early-stop", [result.accuracy for result in results]),
+        ("last epoch", [result.epochs[-1].test_accuracy for result in results]),
+    ):
+        spread = f" ± {100 * stdev(found):.2f}" if len(found) > 1 else ""
+        print(f"{what}: {100 * fmean(found):.2f}{spread} %")
+    shown = sum(result.epochs[-1].step for result in results) * training.batch
+    print(f"{type(engine).__name__}, {described(device)}: {seconds:.0f} s, {shown / seconds:,.0f} images/s in all")
+
+
+if __name__ == "__main__":
+    main()

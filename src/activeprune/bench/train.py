@@ -1,0 +1,175 @@
+"""How fast networks are trained: many at once against a plain loop, in one run and with everything included."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from ..data import Dataset, Images, InMemory
+from ..networks.cifar_resnet import Block, CifarResNet
+from ..training import Training
+from ..training.engine import Eager, Engine
+from ..training.engines import Engines
+from ..training.loop import Entry, train_together
+
+TRAIN, TEST = 10_000, 2_000  # images, in the proportions of CIFAR; a tenth of the first are held out
+TIMED = 3  # epochs, after one that loads and captures
+COPIED = 1 << 30  # bytes, for the memory's speed
+
+
+@dataclass(frozen=True)
+class Row:
+    """`images_per_second` in all, with data, augmentation, evaluation and records; `evaluation` is its share of the
+    time; `floor` is what the memory's speed allows at most, None where nobody has counted the bytes.
+    """
+
+    network: str
+    engine: str
+    precision: str
+    replicas: int
+    images_per_second: float
+    evaluation: float
+    times_eager: float | None
+    gibibytes: float
+    floor: float | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def run(network: str, replicas: Sequence[int], batch: int, device: torch.device) -> Iterator[Row]:
+    """One row for the plain loop in each precision, then one for each number of replicas in bf16.
+
+    `times_eager` compares with the plain loop in bf16.
+    """
+    dataset = noise()
+    plain: float | None = None
+    for precision in ("fp32", "bf16"):
+        training = _training(network, precision, batch)
+        row = _timed(training, dataset, Eager(training, device), 1, plain, device)
+        plain = row.images_per_second
+        yield row
+    training = _training(network, "bf16", batch)
+    told: list[str] = []
+    for count in replicas:
+        engines = Engines(device, count, told.append)
+        yield _timed(training, dataset, engines.engine(training, dataset, count), count, plain, device)
+        del engines
+        _emptied(device)
+
+
+def noise() -> Dataset:
+    """Random images of 32 × 32 pixels in ten classes."""
+    draw = torch.Generator().manual_seed(0)
+
+    def images(count: int) -> Images:
+        pixels = torch.randint(0, 256, (count, 3, 32, 32), dtype=torch.uint8, generator=draw)
+        return Images(pixels, torch.randint(0, 10, (count,), generator=draw))
+
+    return Dataset("noise", tuple("abcdefghij"), images(TRAIN), images(TEST))
+
+
+def _training(network: str, precision: str, batch: int) -> Training:
+    return Training.read(
+        {
+            "network": network, "data": "cifar10", "augment": "crop_flip", "lr": 1e-3, "momentum": 0.9,
+            "weight_decay": 1e-4, "epochs": TIMED + 1, "batch": batch, "precision": precision,
+        }
+    )  # fmt: skip
+
+
+def _timed(
+    training: Training, dataset: Dataset, engine: Engine, count: int, plain: float | None, device: torch.device
+) -> Row:
+    where = str(device) if isinstance(engine, Eager) else "cpu"
+    feeds = [training.feed(seed, where, dataset=dataset) for seed in range(count)]
+    assert isinstance(feeds[0], InMemory)
+    starts = [training.build(10, 3, seed).state_dict() for seed in range(count)]
+    moments: list[float] = []
+    watched = _Watched(engine)
+
+    def note(*_: object) -> None:
+        _waited(device)
+        moments.append(time.perf_counter())
+        if len(moments) == 1:
+            watched.seconds = 0.0
+
+    entries = [
+        Entry(feed, start, after_epoch=note if not number else None)
+        for number, (feed, start) in enumerate(zip(feeds, starts, strict=True))
+    ]
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    train_together(training, entries, watched)
+    seconds = moments[-1] - moments[0]
+    speed = TIMED * feeds[0].steps * training.batch * count / seconds
+    memory = torch.cuda.max_memory_reserved(device) if device.type == "cuda" else 0
+    return Row(
+        network=training.network.name,
+        engine=type(engine).__name__.lower(),
+        precision=training.precision,
+        replicas=count,
+        images_per_second=speed,
+        evaluation=watched.seconds / seconds,
+        times_eager=None if plain is None else speed / plain,
+        gibibytes=memory / 2**30,
+        floor=_floor(training, device),
+    )
+
+
+class _Watched:
+    """An engine, and the time that its evaluations take."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine, self.device, self.seconds = engine, engine.device, 0.0
+        self.lane, self.run = engine.lane, engine.run
+
+    def score(self, lanes: Any) -> Any:
+        since = time.perf_counter()
+        scores = self._engine.score(lanes)
+        self.seconds += time.perf_counter() - since
+        return scores
+
+
+def _floor(training: Training, device: torch.device) -> float | None:
+    """Images a second if a CIFAR ResNet's activations moved at the memory's full speed and nothing else took time.
+
+    The fewest passes over the activations of each convolution, in bf16: forward its input is read and its output
+    written; backward the gradient, the output and the input are read, and the input's gradient is written. A block's
+    sum is written once and read once in each direction more.
+    """
+    model = training.build(10, 3)
+    if device.type != "cuda" or not isinstance(model, CifarResNet):
+        return None
+    moved = 6 * 2 * 16 * 32**2  # the first convolution, whose input is small
+    side = 32
+    for block in model.blocks:
+        assert isinstance(block, Block)
+        before = 2 * block.conv1.in_channels * side**2
+        side //= block.conv1.stride[0]
+        after = 2 * block.conv1.out_channels * side**2
+        moved += (3 * before + 3 * after) + 6 * after + 4 * after
+    source = torch.empty(COPIED, dtype=torch.uint8, device=device)
+    target = torch.empty_like(source)
+    target.copy_(source)
+    _waited(device)
+    since = time.perf_counter()
+    for _ in range(10):
+        target.copy_(source)
+    _waited(device)
+    return float(10 * 2 * COPIED / (time.perf_counter() - since) / moved)
+
+
+def _waited(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _emptied(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.empty_cache()

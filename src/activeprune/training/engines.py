@@ -1,0 +1,118 @@
+"""Which engine trains what, and how many networks at once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import torch
+
+from ..data import Dataset, Images, Shelf
+from .captured import Captured
+from .engine import Eager, Engine
+from .fused_engine import Fused, fits
+from .settings import Training
+from .unavailable import EngineUnavailable
+
+MOST_FUSED = 32  # more gain little
+CANDIDATES = (1, 2, 4, 8, 16)  # lanes of a CUDA graph that are tried
+STEPS_TO_TIME = 12
+WORTH_IT = 1.05  # times the speed of half as many lanes
+SHARE_OF_MEMORY = 0.8
+
+Tell = Callable[[str], None]
+
+
+class Engines:
+    """Engines on one device, the latest kept for the next trainings of its shape.
+
+    `most` networks are trained at once; None: as many as memory holds and measured speed is worth. What an engine
+    cannot do, another one does, and `tell` is told why.
+    """
+
+    def __init__(self, device: torch.device, most: int | None = None, tell: Tell = lambda line: None) -> None:
+        self.device, self.most, self.tell = device, most, tell
+        self._shelf: Shelf | None = None
+        self._kept: tuple[tuple[Training, int], Fused | Captured] | None = None
+        self._fitting: dict[Training, list[type]] = {}
+        self._lanes: dict[Training, int] = {}
+
+    def room(self, training: Training, dataset: Dataset) -> int:
+        """How many networks go together."""
+        kinds = self._kinds(training, dataset)
+        if not kinds:
+            return self.most or 1
+        if self.most is not None:
+            return self.most
+        if kinds[0] is Fused:
+            return MOST_FUSED
+        if training not in self._lanes:
+            self._lanes[training] = self._calibrated(training, dataset)
+        return self._lanes[training]
+
+    def engine(self, training: Training, dataset: Dataset, count: int) -> Engine:
+        """An engine with room for `count` networks."""
+        if self._kept is not None and self._kept[0] == (training, count):
+            self._kept[1].clear()
+            return self._kept[1]
+        self._kept = None  # first, so that its memory is free
+        for kind in self._kinds(training, dataset):
+            try:
+                engine = self._made(kind, training, dataset, count)
+            except EngineUnavailable as error:
+                self.refuse(training, kind, str(error))
+                continue
+            self._kept = (training, count), engine
+            return engine
+        return Eager(training, self.device)
+
+    def refuse(self, training: Training, kind: type, why: str) -> None:
+        """Notes that an engine cannot do a training after all."""
+        self._kept = None
+        self._fitting[training].remove(kind)
+        self.tell(f"{training.network.name}: {why}; it is trained the slower way")
+
+    def _kinds(self, training: Training, dataset: Dataset) -> list[type]:
+        """Engines that may be able to, the fastest first."""
+        if training not in self._fitting:
+            on_gpu = self.device.type == "cuda" and isinstance(dataset.train, Images)
+            kinds: list[type] = [Fused, Captured] if fits(training, dataset) else [Captured]
+            self._fitting[training] = kinds if on_gpu else []
+        return list(self._fitting[training])
+
+    def _made(self, kind: type, training: Training, dataset: Dataset, count: int) -> Fused | Captured:
+        if self._shelf is None or self._shelf.dataset is not dataset:
+            self._shelf = Shelf(dataset, self.device)
+        if kind is Fused:
+            return Fused(training, self._shelf, self.device, count)
+        return Captured(training, self._shelf, self.device)
+
+    def _calibrated(self, training: Training, dataset: Dataset) -> int:
+        """Doubles the lanes as long as memory allows and the speed is worth it."""
+        best, fastest, used = 1, 0.0, 0
+        feed = training.feed(0, dataset=dataset)
+        start = training.build(len(feed.classes), feed.channels).state_dict()
+        total = torch.cuda.get_device_properties(self.device).total_memory
+        for lanes in CANDIDATES:
+            if used * 2 > SHARE_OF_MEMORY * total:
+                break
+            self._kept = None
+            torch.cuda.empty_cache()
+            engine = self.engine(training, dataset, lanes)
+            if not isinstance(engine, Captured):
+                return MOST_FUSED if isinstance(engine, Fused) else 1
+            own = [engine.lane(feed, start, None) for _ in range(lanes)]
+            for lane in own:
+                lane.begin(0, torch.full((feed.steps,), 1e-4, dtype=torch.float64))
+            engine.run(own, 2)
+            torch.cuda.synchronize(self.device)
+            since = time.perf_counter()
+            engine.run(own, min(STEPS_TO_TIME, feed.steps - 2))
+            torch.cuda.synchronize(self.device)
+            speed = lanes / (time.perf_counter() - since)
+            used = torch.cuda.memory_reserved(self.device)
+            if speed < WORTH_IT * fastest:
+                break
+            best, fastest = lanes, speed
+        self.tell(f"{training.network.name}: {best} networks at once are fastest here")
+        return best

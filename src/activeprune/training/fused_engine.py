@@ -1,0 +1,159 @@
+"""Residual networks for small images, many at once: the fused kernels as an engine of the training loop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from ..core.masks import Masks
+from ..data import Dataset, Feed, Images, Part, Shelf
+from ..networks.cifar_resnet import CifarResNet
+from .ahead import Ahead
+from .engine import EVALUATED, Lane, Snapshot
+from .fused import FusedResNets, why_not
+from .member import Score
+from .result import State
+from .settings import Training
+from .unavailable import EngineUnavailable
+
+
+class Fused:
+    """`count` networks in one launch a layer. What one computes depends neither on the others nor on their number."""
+
+    def __init__(self, training: Training, shelf: Shelf, device: torch.device, count: int) -> None:
+        if not fits(training, shelf.dataset):
+            raise EngineUnavailable(f"the fused kernels are not made for {training.network.name} trained like this")
+        model = training.build(len(shelf.dataset.classes), shelf.pixels.shape[1])
+        assert isinstance(model, CifarResNet)
+        self.training, self.shelf, self.device = training, shelf, device
+        self.networks = FusedResNets(
+            model.depth,
+            model.kind,
+            len(shelf.dataset.classes),
+            shelf.pixels,
+            shelf.labels,
+            members=count,
+            batch=training.batch,
+            momentum=training.momentum,
+            nesterov=training.nesterov,
+            weight_decay=training.weight_decay,
+            label_smoothing=training.label_smoothing,
+            augment=training.augment,  # type: ignore[arg-type]  # `fits` has looked
+        )
+        self._used = 0
+
+    def clear(self) -> None:
+        """Frees all lanes for other trainings."""
+        self._used = 0
+
+    def lane(self, feed: Feed, start: Mapping[str, Tensor], masks: Masks | None) -> FusedLane:
+        """A network at the start of its training."""
+        lane = FusedLane(self, self._used, feed, start, masks)
+        self._used += 1
+        return lane
+
+    def run(self, lanes: Sequence[Lane], steps: int) -> None:
+        """The next steps of these lanes; the others rest."""
+        own = {lane.slot: lane for lane in lanes if isinstance(lane, FusedLane)}
+        some = next(iter(own.values()))
+        slots = [own.get(slot, some) for slot in range(self.networks.members)]  # who rests is shown anything
+        order, shift, flip, rates = (torch.stack(parts) for parts in zip(*(s.table(steps) for s in slots), strict=True))
+        active = torch.tensor([slot in own for slot in range(self.networks.members)])
+        losses, right = self.networks.train(order, shift, flip, rates, active)
+        for slot, lane in own.items():
+            lane.note(losses[slot], right[slot])
+
+    def score(self, lanes: Sequence[Lane]) -> list[dict[Part, Score]]:
+        """How well each does on its validation images and on the test images; waits for the device once a part."""
+        own = [lane for lane in lanes if isinstance(lane, FusedLane)]
+        found: list[dict[Part, Score]] = [{} for _ in own]
+        for part in EVALUATED if own else ():
+            rows = {lane.slot: lane.rows[part] for lane in own}
+            anything = next(iter(rows.values()))
+            shown = torch.stack([rows.get(slot, anything) for slot in range(self.networks.members)])
+            losses, right = (values.tolist() for values in self.networks.evaluate(shown))
+            for scores, lane in zip(found, own, strict=True):
+                count = len(lane.rows[part])
+                scores[part] = Score(right[lane.slot] / count, losses[lane.slot] / count)
+        return found
+
+
+class FusedLane:
+    """One of the networks: its slot, the rows of its images, and where it is in its epoch."""
+
+    def __init__(self, engine: Fused, slot: int, feed: Feed, start: Mapping[str, Tensor], masks: Masks | None) -> None:
+        self.engine, self.networks, self.slot, self.masks = engine, engine.networks, slot, masks
+        self.feed = feed
+        self.rows = {part: feed.split.rows[part].to(engine.device) for part in feed.split.rows}
+        self.ahead = Ahead(feed.seed, feed.size)
+        self.load(start)
+
+    def begin(self, epoch: int, rates: Tensor) -> None:
+        """Makes ready for the steps of an epoch, at these learning rates."""
+        steps, batch = self.feed.steps, self.feed.batch
+        drawn = self.ahead.take(epoch).to(self.engine.device)
+        order = self.rows["train"][drawn.order[: steps * batch]].view(steps, batch)
+        shift, flip = drawn.shift[: steps * batch].view(steps, batch, 2), drawn.flip[: steps * batch].view(steps, batch)
+        last = torch.zeros(steps)
+        last[: len(rates)] = rates
+        self._tables = order, shift, flip, last.to(self.engine.device)
+        self._at = 0
+        self._losses: list[Tensor] = []
+        self._right: list[Tensor] = []
+
+    def table(self, steps: int) -> tuple[Tensor, ...]:
+        """Order, shifts, flips and rates of the next steps."""
+        part = slice(self._at, self._at + steps)
+        order, shift, flip, rates = self._tables
+        return order[part], shift[part], flip[part], rates[part]
+
+    def note(self, losses: Tensor, right: Tensor) -> None:
+        """Keeps what came out of some steps."""
+        self._at += len(losses)
+        self._losses.append(losses)
+        self._right.append(right)
+
+    def end(self) -> tuple[list[float], int]:
+        """The loss of every step since `begin`, and the number of right answers; waits for the device."""
+        return torch.cat(self._losses).tolist(), int(torch.cat(self._right).sum())
+
+    def snapshot(self) -> Snapshot:
+        """Weights, norm parameters and running statistics as they are now; asked later, it brings them to the CPU."""
+        layout, networks, slot = self.networks.layout, self.networks, self.slot
+        row, running = networks.parameters[slot].clone(), networks.running[slot].clone()
+        batches = networks.batches[slot].clone()
+        return lambda: layout.state(row.cpu(), running.cpu(), int(batches))
+
+    def load(self, state: Mapping[str, Tensor], momentum: Mapping[str, Tensor] | None = None) -> None:
+        """Puts a state in place; pruned weights become 0."""
+        self._state = state
+        self.networks.place(self.slot, state, self.masks, momentum, *self.feed.factors)
+
+    def optimizer_state(self) -> State:
+        """Momentum by "parameter/momentum_buffer", on the CPU."""
+        return self.networks.momentum(self.slot) if self.engine.training.momentum else {}
+
+    def load_optimizer_state(self, state: Mapping[str, Tensor]) -> None:
+        """Puts momentum in place."""
+        self.load(self._state, state)
+
+    def is_finite(self) -> bool:
+        """Whether every number of the state is finite; waits for the device."""
+        networks, slot = self.networks, self.slot
+        return bool(torch.isfinite(networks.parameters[slot]).all() & torch.isfinite(networks.running[slot]).all())
+
+
+def fits(training: Training, dataset: Dataset) -> bool:
+    """Whether this is a training that the fused kernels are made for."""
+    images, classes = dataset.train, len(dataset.classes)
+    if not isinstance(images, Images) or (training.optimizer, training.precision) != ("sgd", "bf16"):
+        return False
+    if training.clip is not None or training.resolution is not None:
+        return False
+    model = training.build(classes, images.shape[0])
+    count = len(images) + len(dataset.test)
+    return isinstance(model, CifarResNet) and not why_not(
+        model.depth, images.shape, training.batch, classes, training.augment, count
+    )

@@ -1,0 +1,121 @@
+"""Packs of trainings: the same plan, the same store, the same bytes. On a CPU the lanes of a pack take turns."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+import activeprune as ap
+from activeprune.experiment.compute import Compute
+from activeprune.experiment.observer import Observer
+from activeprune.experiment.packed import Packed
+from activeprune.experiment.runs import Run
+from activeprune.experiment.steps import Prune, Step, Train
+from activeprune.training.engines import Engines
+from activeprune.training.loop import train_together
+from activeprune.training.unavailable import EngineUnavailable
+from tests.experiment.test_run import Counting, contents
+
+CHANGES = {"variants": ["plain", "ap_lite", "ap_pro"], "cycles": 2, "seeds": 3}
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    run = Run.new("smoke", tmp_path_factory.mktemp("reference") / "run", changes=CHANGES)
+    run.go()
+    return run
+
+
+@pytest.mark.parametrize("pack", [1, 2, 7])
+def test_a_pack_of_any_size_leaves_the_same_bytes(reference: Run, tmp_path: Path, pack: int) -> None:
+    run = Run.new("smoke", tmp_path / "run", changes=CHANGES)
+    counting = Counting()
+    run.go(counting, pack=pack)
+    assert contents(run.store.root) == contents(reference.store.root)
+    keys = [step.key for step in counting.steps]
+    assert len(keys) == len(set(keys)) == len([s for s in run.plan.steps.values() if s.kind != "init"])
+    told = [run.store.provenance(step.key) for step in run.plan.trainings]
+    assert {provenance["engine"] for provenance in told} == {"eager"}
+    assert max(provenance["pack"] for provenance in told) == pack
+
+
+def test_a_pack_that_is_interrupted_goes_on_in_one_of_another_size(reference: Run, tmp_path: Path) -> None:
+    changes = {**CHANGES, "epochs": "3ep", "cycles": 1}
+    whole = Run.new("smoke", tmp_path / "whole" / "run", changes=changes)
+    whole.go()
+    run = Run.new("smoke", tmp_path / "part" / "run", changes=changes)
+    seen: list[int] = []
+
+    class Stumbling(Observer):
+        def epoch(self, step: Step, epoch, epochs: int) -> None:
+            seen.append(epoch.epoch)
+            if len(seen) == 5:  # of the second epoch, two lanes have left a checkpoint
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run.go(Stumbling(), pack=3, seconds_between_checkpoints=0.0)
+    assert seen == [0, 0, 0, 1, 1]
+    more = seen.copy()
+
+    class Listening(Observer):
+        def epoch(self, step: Step, epoch, epochs: int) -> None:
+            more.append(epoch.epoch)
+
+    run.go(Listening(), pack=2)
+    assert sorted(more[5:8]) == [1, 2, 2] or more[5:7] == [2, 2]  # nobody begins at 0 again
+    assert contents(run.store.root) == contents(whole.store.root)
+
+
+def test_one_that_fails_leaves_the_others_alone(tmp_path: Path) -> None:
+    """Seed 1's weights are wild, through a network that reads its seed off the random state."""
+    changes = {**CHANGES, "variants": ["plain"], "lr": 1e30, "cycles": 1}
+    run = Run.new("smoke", tmp_path / "run", changes=changes)
+    outcome = run.go(pack=3)
+    assert len(outcome.blocked) > 0
+    assert all(row["failure"] is not None for row in run.rows() if not row["cycle"])
+
+
+def test_an_engine_that_turns_out_unable_is_replaced_and_nothing_is_lost(reference: Run, tmp_path: Path) -> None:
+    run = Run.new("smoke", tmp_path / "run", changes=CHANGES)
+    said: list[str] = []
+    engines = Engines(torch.device("cpu"), 3, said.append)
+    refused: list[type] = []
+    engines.refuse = lambda training, kind, why: refused.append(kind)  # type: ignore[method-assign]
+    packed = Packed(run.store, Compute(run.store, run.store.root / "checkpoints"), engines, lambda: None)
+    calls = []
+
+    def unable(*arguments, **options):
+        calls.append(len(arguments[1]))
+        if len(calls) == 1:
+            raise EngineUnavailable("not today")
+        if len(calls) == 2:
+            raise torch.cuda.OutOfMemoryError("too much")
+        return train_together(*arguments, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("activeprune.experiment.packed.train_together", unable)
+        packed.run(run.plan, Observer())
+    assert calls[:3] == [3, 3, 1]  # the second time the memory was too small: half as many
+    assert len(refused) == 1
+    assert contents(run.store.root) == contents(reference.store.root)
+
+
+def test_a_damaged_start_is_made_again_before_its_pack(reference: Run, tmp_path: Path) -> None:
+    run = Run.new("smoke", tmp_path / "run", changes=CHANGES)
+    run.go(pack=3)
+    before = contents(run.store.root)
+    prunings = [step for step in run.plan.steps.values() if isinstance(step, Prune) and step.cycle == 2]
+    for step in (*prunings, *(t for t in run.plan.trainings if t.masks in prunings)):
+        run.store.remove(step.key)
+    victim = next(step.trained for step in prunings if isinstance(step.trained, Train))
+    state = run.store.root / "objects" / victim.key[:2] / victim.key / "state.safetensors"
+    state.write_bytes(state.read_bytes()[:-1] + b"?")
+    run.go(pack=3)
+    assert contents(run.store.root) == before
+
+
+def test_the_command_line_has_it_too(reference: Run, tmp_path: Path) -> None:
+    run = ap.run("smoke", out=tmp_path / "run", set=CHANGES, pack=4)
+    assert run.rows() == reference.rows()
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["cells"]
