@@ -86,8 +86,8 @@ def train(
     ]
     print_table(shown, title=f"training {network}, batch {batch} ({machine.described(place)})")
     print(
-        "images/s: of all networks, with data, augmentation, evaluation and records; × eager: against the plain loop in "
-        "bf16 (its own row: in fp32); evaluation: its share of the time; floor: what the memory's speed would allow"
+        "images/s: of all networks, with data, augmentation, evaluation and records; × eager: against the plain loop "
+        "in bf16 (its own row: in fp32); evaluation: its share of the time; floor: what the memory's speed would allow"
     )
 
 
