@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -28,6 +29,8 @@ class Captured:
     Learning rates, masks, the epoch's order, crops and flips are device data that the graph reads, so that it serves
     whole trainings, and after `clear` the next ones of the same shape.
     """
+
+    tuned = True
 
     def __init__(self, training: Training, shelf: Shelf, device: torch.device) -> None:
         if device.type != "cuda":
@@ -80,6 +83,13 @@ class Captured:
         """Some steps to warm up, undone again, and one that is recorded."""
         changed = [tensor for lane in self._lanes for tensor in lane.changed()]
         before = [tensor.clone() for tensor in changed]
+        with self._kernels_by_speed():
+            graph = self._recorded()
+        for tensor, value in zip(changed, before, strict=True):
+            tensor.copy_(value)
+        return graph
+
+    def _recorded(self) -> torch.cuda.CUDAGraph:
         self._refuse_randomness()
         here = torch.cuda.current_stream(self.device)
         for lane in self._lanes:
@@ -91,7 +101,7 @@ class Captured:
             here.wait_stream(lane.stream)
         torch.cuda.synchronize(self.device)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # another thread may be pruning
             here = torch.cuda.current_stream(self.device)
             for lane in self._lanes:
                 lane.stream.wait_stream(here)
@@ -99,9 +109,18 @@ class Captured:
                     lane.one_step()
             for lane in self._lanes:
                 here.wait_stream(lane.stream)
-        for tensor, value in zip(changed, before, strict=True):
-            tensor.copy_(value)
         return graph
+
+    @contextmanager
+    def _kernels_by_speed(self) -> Iterator[None]:
+        """In bf16 cuDNN tries its deterministic kernels and takes the fastest, in fp32 those of a plain loop."""
+        flags = torch.backends.cudnn
+        before = flags.benchmark
+        flags.benchmark = self.tuned and self.training.precision == "bf16"
+        try:
+            yield
+        finally:
+            flags.benchmark = before
 
     def _refuse_randomness(self) -> None:
         """What a network draws by itself would be the same in every replay."""
@@ -115,8 +134,9 @@ class CapturedLane(Member):
     """A network whose step reads what it needs from tables on the device, at a place that it moves on by itself."""
 
     def __init__(self, training: Training, shelf: Shelf, feed: Feed, device: torch.device) -> None:
+        self.layout = torch.channels_last if training.precision == "bf16" else torch.contiguous_format
         model = training.build(len(feed.classes), feed.channels)
-        model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        model = model.to(memory_format=self.layout)  # type: ignore[call-overload]
         dense = Masks.dense(model)
         super().__init__(training, model, model.state_dict(), dense, device)
         self.check_output(feed.evaluation("validation"), len(feed.classes))
@@ -169,7 +189,7 @@ class CapturedLane(Member):
         loss, correct = self.step(self._input(pixels), self.shelf.labels[rows])
         self.losses.index_copy_(0, at, loss.view(1))
         self.right += correct
-        at += 1
+        at.add_(1).clamp_(max=len(self.rows) - 1)  # a lane that has left goes on and must not leave its tables
 
     def end(self) -> tuple[list[float], int]:
         """The loss of every step since `begin`, and the number of right answers; waits for the device."""
@@ -207,7 +227,7 @@ class CapturedLane(Member):
         x = scaled(pixels, self.scale, self.offset)
         if self.training.resolution is not None:
             x = resized(x, self.training.resolution)
-        return x.contiguous(memory_format=torch.channels_last)
+        return x.contiguous(memory_format=self.layout)
 
     def _make_optimizer_state(self) -> None:
         """One step with gradients of 0 makes what the optimiser keeps; then all of it is 0."""

@@ -241,7 +241,7 @@ class FusedResNets:
     def _graph(self, training: bool) -> torch.cuda.CUDAGraph:
         if training not in self._graphs:
             graph = torch.cuda.CUDAGraph()
-            with torch.cuda.device(self.device), torch.cuda.graph(graph):
+            with torch.cuda.device(self.device), torch.cuda.graph(graph, capture_error_mode="thread_local"):
                 self._launch(self._training if training else self._evaluation)
             self._graphs[training] = graph
         return self._graphs[training]
