@@ -79,7 +79,7 @@ class Compute:
         """The result of a step whose inputs are in the store."""
         since = time.perf_counter()
         if isinstance(step, Train):
-            feed = self._feed(step.training, step.seed)
+            feed = self.feed(step.training, step.seed)
             engine = Eager(step.training, usable_device(self.device))
             entry = self.entry(step, feed, on_epoch)
             (result,) = train_together(step.training, [entry], engine, first=step.first, last=step.last, began=since)
@@ -168,7 +168,7 @@ class Compute:
         else:
             n_x, n_ap = Budget(step.p, step.q).split(masks.alive)
         known = METHODS[step.method]
-        feed = self._feed(step.training, step.seed)
+        feed = self.feed(step.training, step.seed)
         count = step.score_batches or known.batches or 0
         return prune_cycle(
             step.method, model, masks, n_x, n_ap, start,
@@ -203,7 +203,7 @@ class Compute:
             self._data = {told: found}
         return found
 
-    def _feed(self, training: Training, seed: int) -> Feed:
+    def feed(self, training: Training, seed: int) -> Feed:
         """Batches of a run; the last one is kept, since steps of one seed follow each other."""
         told = (training.model_dump_json(include={"data", "augment", "resolution", "mean", "std", "batch"}), seed)
         found = self._feeds.get(told)

@@ -13,6 +13,7 @@ from ..core.errors import InputError
 from ..data import Feed
 from ..machine import one_thread
 from ..training import Training
+from ..training.engine import Eager
 from ..training.engines import Engines
 from ..training.loop import Entry, train_together
 from ..training.unavailable import EngineUnavailable
@@ -86,45 +87,49 @@ class Packed:
         return self.engines.room(training, self.compute.dataset(training))
 
     def _together(self, steps: list[Train], queue: Queue, observer: Observer) -> None:
-        """Trains a pack and keeps what comes out. One whose inputs turn out damaged is left for later."""
-        entries: dict[Train, Entry] = {}
-        for step in steps:
-            try:
-                entries[step] = self.compute.entry(step, self._feed(step.training, step.seed), observer.epoch)
-            except (Damaged, Missing) as error:
-                queue.put_back(step, error)
-        if not entries:
-            return
+        """Trains a pack and keeps what comes out."""
         training, first, last = steps[0].shape
-        dataset = self.compute.dataset(training)
-        engine = self.engines.engine(training, dataset, len(entries))
+        engine = self.engines.engine(training, self.compute.dataset(training), len(steps))
         try:
-            results = train_together(training, list(entries.values()), engine, first=first, last=last)
+            entries = self._entries(steps, isinstance(engine, Eager), queue, observer)
+            results = train_together(training, entries, engine, first=first, last=last) if entries else []
         except EngineUnavailable as error:  # seen only when it was tried
             self.engines.refuse(training, type(engine), str(error))
-            self._give_back(entries, queue)
+            self._give_back(steps, queue)
             return
         except torch.cuda.OutOfMemoryError as error:
-            if len(entries) == 1:
+            if len(steps) == 1:
                 raise InputError(f"{training.network.name}: the GPU's memory does not hold one network") from error
-            self.engines.most = len(entries) // 2
-            observer.trouble(f"{len(entries)} networks do not fit into the GPU's memory: {self.engines.most} are tried")
-            self._give_back(entries, queue)
+            self.engines.most = len(steps) // 2
+            observer.trouble(f"{len(steps)} networks do not fit into the GPU's memory: {self.engines.most} are tried")
+            self._give_back(steps, queue)
             return
         how = {"engine": type(engine).__name__.lower(), "pack": len(entries)}
-        for (step, entry), result in zip(entries.items(), results, strict=True):
+        for step, entry, result in zip(steps, entries, results, strict=False):  # none, if one was damaged
             queue.finish(step, self.compute.made(step, entry, result, **how))
             self.compute.forget(step)
 
-    def _give_back(self, steps: Sequence[Train] | dict[Train, Entry], queue: Queue) -> None:
+    def _entries(self, steps: list[Train], eager: bool, queue: Queue, observer: Observer) -> list[Entry]:
+        """What they start from; none, and all of them left for later, if something of it turns out damaged."""
+        entries = []
+        for step in steps:
+            feed = self.compute.feed(step.training, step.seed) if eager else self._rows(step.training, step.seed)
+            try:
+                entries.append(self.compute.entry(step, feed, observer.epoch))
+            except (Damaged, Missing) as error:
+                queue.put_back(step, error)
+                self._give_back([other for other in steps if other is not step], queue)
+                return []
+        return entries
+
+    def _give_back(self, steps: Sequence[Train], queue: Queue) -> None:
         for step in steps:
             queue.release(step)
 
-    def _feed(self, training: Training, seed: int) -> Feed:
-        """A feed that names rows of the data; where the images lie is the engine's business."""
+    def _rows(self, training: Training, seed: int) -> Feed:
+        """A feed that names rows of the data: the images themselves lie on the device already, for all seeds."""
         if (training, seed) not in self._feeds:
-            device = "cpu" if self.compute.device.startswith("cuda") else self.compute.device
-            self._feeds[training, seed] = training.feed(seed, device, dataset=self.compute.dataset(training))
+            self._feeds[training, seed] = training.feed(seed, dataset=self.compute.dataset(training))
         return self._feeds[training, seed]
 
 

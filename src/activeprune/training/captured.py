@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -29,8 +28,6 @@ class Captured:
     Learning rates, masks, the epoch's order, crops and flips are device data that the graph reads, so that it serves
     whole trainings, and after `clear` the next ones of the same shape.
     """
-
-    tuned = True
 
     def __init__(self, training: Training, shelf: Shelf, device: torch.device) -> None:
         if device.type != "cuda":
@@ -83,8 +80,7 @@ class Captured:
         """Some steps to warm up, undone again, and one that is recorded."""
         changed = [tensor for lane in self._lanes for tensor in lane.changed()]
         before = [tensor.clone() for tensor in changed]
-        with self._kernels_by_speed():
-            graph = self._recorded()
+        graph = self._recorded()
         for tensor, value in zip(changed, before, strict=True):
             tensor.copy_(value)
         return graph
@@ -110,17 +106,6 @@ class Captured:
             for lane in self._lanes:
                 here.wait_stream(lane.stream)
         return graph
-
-    @contextmanager
-    def _kernels_by_speed(self) -> Iterator[None]:
-        """In bf16 cuDNN tries its deterministic kernels and takes the fastest, in fp32 those of a plain loop."""
-        flags = torch.backends.cudnn
-        before = flags.benchmark
-        flags.benchmark = self.tuned and self.training.precision == "bf16"
-        try:
-            yield
-        finally:
-            flags.benchmark = before
 
     def _refuse_randomness(self) -> None:
         """What a network draws by itself would be the same in every replay."""

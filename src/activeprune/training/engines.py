@@ -7,10 +7,11 @@ from collections.abc import Callable
 
 import torch
 
-from ..data import Dataset, Images, Shelf
+from ..data import Dataset, Feed, Images, Shelf
 from .captured import Captured
 from .engine import Eager, Engine
 from .fused_engine import Fused, fits
+from .result import State
 from .settings import Training
 from .unavailable import EngineUnavailable
 
@@ -96,23 +97,31 @@ class Engines:
         for lanes in CANDIDATES:
             if used * 2 > SHARE_OF_MEMORY * total:
                 break
-            self._kept = None
             torch.cuda.empty_cache()
             engine = self.engine(training, dataset, lanes)
             if not isinstance(engine, Captured):
-                return MOST_FUSED if isinstance(engine, Fused) else 1
-            own = [engine.lane(feed, start, None) for _ in range(lanes)]
-            for lane in own:
-                lane.begin(0, torch.full((feed.steps,), 1e-4, dtype=torch.float64))
-            engine.run(own, 2)
-            torch.cuda.synchronize(self.device)
-            since = time.perf_counter()
-            engine.run(own, min(STEPS_TO_TIME, feed.steps - 2))
-            torch.cuda.synchronize(self.device)
-            speed = lanes / (time.perf_counter() - since)
-            used = torch.cuda.memory_reserved(self.device)
+                return 1
+            try:
+                speed = self._speed(engine, lanes, feed, start)
+            except torch.cuda.OutOfMemoryError:
+                break
+            finally:
+                self._kept = None  # it was captured outside a training, without its choice of kernels
+            used = torch.cuda.max_memory_reserved(self.device)
             if speed < WORTH_IT * fastest:
                 break
             best, fastest = lanes, speed
         self.tell(f"{training.network.name}: {best} networks at once are fastest here")
         return best
+
+    def _speed(self, engine: Captured, lanes: int, feed: Feed, start: State) -> float:
+        """Networks times steps a second."""
+        own = [engine.lane(feed, start, None) for _ in range(lanes)]
+        for lane in own:
+            lane.begin(0, torch.full((feed.steps,), 1e-4, dtype=torch.float64))
+        engine.run(own, 1)  # which captures
+        torch.cuda.synchronize(self.device)
+        since = time.perf_counter()
+        engine.run(own, STEPS_TO_TIME)
+        torch.cuda.synchronize(self.device)
+        return lanes * STEPS_TO_TIME / (time.perf_counter() - since)
