@@ -8,6 +8,7 @@ import torch
 
 import activeprune as ap
 from activeprune.experiment.compute import Compute
+from activeprune.experiment.leases import Leases
 from activeprune.experiment.observer import Observer
 from activeprune.experiment.packed import Packed
 from activeprune.experiment.runs import Run
@@ -119,3 +120,35 @@ def test_the_command_line_has_it_too(reference: Run, tmp_path: Path) -> None:
     run = ap.run("smoke", out=tmp_path / "run", set=CHANGES, pack=4)
     assert run.rows() == reference.rows()
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["cells"]
+
+
+def test_what_a_network_raises_is_told_of_every_one_in_the_pack(tmp_path: Path) -> None:
+    run = Run.new("smoke", tmp_path / "run", changes={**CHANGES, "variants": ["plain"], "cycles": 1})
+
+    def broken(*arguments, **options):
+        raise ZeroDivisionError("a network of somebody's own")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("activeprune.experiment.packed.train_together", broken)
+        outcome = run.go(pack=3)
+    assert len(outcome.failed) == 3
+    assert all("ZeroDivisionError: a network of somebody's own" in line for line in outcome.failed)
+
+
+def test_steps_that_another_process_held_are_done_when_it_leaves_them(tmp_path: Path) -> None:
+    run = Run.new("smoke", tmp_path / "run", changes={**CHANGES, "variants": ["plain"], "cycles": 1})
+    others = Leases(run.store.root, owner="somebody else")
+    held = [others.take(step.key) for step in run.plan.ready(run.store)]
+    waits: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        for lease in held:
+            assert lease is not None
+            lease.release()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("activeprune.experiment.queue.time.sleep", sleep)
+        run.go(pack=3)
+    assert len(waits) == 1
+    assert all(row["accuracy"] is not None for row in run.rows())

@@ -26,6 +26,7 @@ from ..experiment.store import Damaged, Missing
 from ..extras import EXTRA_OF, present
 from ..networks import NETWORKS
 from ..report import paper
+from ..training.fused.compiling import why_no_kernels
 from . import benches, stores, studies
 from .show import AsJson, print_json, print_table
 
@@ -101,7 +102,8 @@ def doctor(as_json: AsJson = False) -> None:
         "machine": machine.described(torch.device("cpu")),
         "cuda": ", ".join(machine.gpus()) or "no GPU that this torch can use",
     }
-    rows["data cache"] = str(data_cache())
+    rows["fused kernels"] = why_no_kernels(torch.device("cuda")) or "can be used"
+    rows["cache"] = str(data_cache())
     for package, extra in EXTRA_OF.items():
         rows[package] = "installed" if present(package) else f"missing: pip install 'activeprune[{extra}]'"
     if as_json:

@@ -51,6 +51,10 @@ class Engines:
             self._lanes[training] = self._calibrated(training, dataset)
         return self._lanes[training]
 
+    def by_rows(self, training: Training, dataset: Dataset) -> bool:
+        """Whether the engine has the images itself, and wants of a feed which ones."""
+        return bool(self._kinds(training, dataset))
+
     def engine(self, training: Training, dataset: Dataset, count: int) -> Engine:
         """An engine with room for `count` networks."""
         if self._kept is not None and self._kept[0] == (training, count):

@@ -82,16 +82,22 @@ class Module:
         return Kernel(name, function, threads, shared, pixels, blocks * self._processors)
 
 
+def why_no_kernels(device: torch.device) -> str | None:
+    """Why a device cannot run the kernels, before they are compiled; None if it can."""
+    if device.type != "cuda" or not torch.cuda.is_available() or torch.version.hip is not None:
+        return f"the fused kernels need an NVIDIA GPU that torch can use, not {device}"
+    capability = torch.cuda.get_device_capability(device)
+    if capability < OLDEST:
+        return f"compute capability {capability[0]}.{capability[1]}: the fused kernels need {OLDEST[0]}.{OLDEST[1]}"
+    return None
+
+
 @lru_cache
 def kernels(device: torch.device) -> Module:
     """The kernels on a device, compiled where they have not been."""
-    if device.type != "cuda" or not torch.cuda.is_available():
-        raise EngineUnavailable(f"the fused engine needs an NVIDIA GPU, not {device}")
-    if torch.version.hip is not None:
-        raise EngineUnavailable("the fused engine needs an NVIDIA GPU: this torch is for AMD's")
+    if reason := why_no_kernels(device):
+        raise EngineUnavailable(reason)
     major, minor = torch.cuda.get_device_capability(device)
-    if (major, minor) < OLDEST:
-        raise EngineUnavailable(f"compute capability {major}.{minor}: the fused engine needs {OLDEST[0]}.{OLDEST[1]}")
     with torch.cuda.device(device):
         torch.zeros((), device=device)  # there is a context from now on
         processors = torch.cuda.get_device_properties(device).multi_processor_count

@@ -1,0 +1,76 @@
+"""Studies in packs on a GPU: the size of a pack and an interruption leave no trace in the store."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from activeprune.experiment.observer import Observer
+from activeprune.experiment.runs import Run
+from activeprune.experiment.steps import Step
+from activeprune.training.engines import CANDIDATES, MOST_FUSED, Engines
+from tests.experiment.test_run import contents
+from tests.gpu.makers import patches, training
+
+pytestmark = pytest.mark.gpu
+
+CHANGES = {
+    "network": "resnet8", "data": "tests.gpu.makers:patches", "precision": "bf16", "batch": 64, "epochs": "3ep",
+    "augment": "crop_flip", "seeds": 3, "cycles": 2, "variants": ["plain", "ap_lite", "ap_pro"], "device": "cuda",
+}  # fmt: skip
+
+
+def run_of(folder: Path, **changes) -> Run:
+    return Run.new("smoke", folder / "run", changes={**CHANGES, **changes})
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    run = run_of(tmp_path_factory.mktemp("alone"))
+    run.go(pack=1)
+    return run
+
+
+@pytest.mark.parametrize("pack", [4, None])
+def test_fused_packs_of_any_size_leave_the_same_bytes(alone: Run, tmp_path: Path, pack: int | None) -> None:
+    run = run_of(tmp_path)
+    run.go(pack=pack)
+    assert contents(run.store.root) == contents(alone.store.root)
+    told = [run.store.provenance(step.key) for step in run.plan.trainings]
+    assert {provenance["engine"] for provenance in told} == {"fused"}
+    assert max(provenance["pack"] for provenance in told) > 3
+
+
+def test_a_fused_pack_that_is_interrupted_ends_in_the_same_bytes(alone: Run, tmp_path: Path) -> None:
+    run = run_of(tmp_path)
+    seen = []
+
+    class Stumbling(Observer):
+        def epoch(self, step: Step, epoch, epochs: int) -> None:
+            seen.append(epoch.epoch)
+            if len(seen) == 14:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run.go(Stumbling(), pack=3, seconds_between_checkpoints=0.0)
+    run.go(pack=5)
+    assert contents(run.store.root) == contents(alone.store.root)
+
+
+def test_networks_without_kernels_of_their_own_are_captured(tmp_path: Path) -> None:
+    run = run_of(tmp_path, precision="fp32", variants=["plain"], cycles=1)
+    outcome = run.go(pack=3)
+    assert outcome.failed == outcome.blocked == ()
+    told = {run.store.provenance(step.key)["engine"] for step in run.plan.trainings}
+    assert told == {"captured"}
+
+
+def test_the_number_of_lanes_is_measured_where_it_is_not_known() -> None:
+    told: list[str] = []
+    engines = Engines(torch.device("cuda"), None, told.append)
+    dataset = patches()
+    assert engines.room(training(precision="bf16"), dataset) == MOST_FUSED
+    assert engines.room(training(network="mobilenetv2", batch=64), dataset) in CANDIDATES
+    assert len(told) == 1
+    assert engines.room(training(network="mobilenetv2", batch=64), dataset) in CANDIDATES
+    assert len(told) == 1
