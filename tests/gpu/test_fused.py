@@ -544,7 +544,7 @@ def test_training_goes_on_where_it_stopped(data):
 
 
 def test_a_machine_without_a_gpu_is_told_so(data):
-    with pytest.raises(EngineUnavailable, match="needs an NVIDIA GPU, not cpu"):
+    with pytest.raises(EngineUnavailable, match="need an NVIDIA GPU that torch can use, not cpu"):
         FusedResNets(20, "conv", 10, data[0].cpu(), data[1].cpu(), members=1)
     with pytest.raises(ValueError, match="batch = 12"):
         FusedResNets(20, "conv", 10, *data, members=1, batch=12)

@@ -56,7 +56,7 @@ def test_what_needs_a_gpu_says_so(kind: type) -> None:
 
     shelf = Shelf(patches(), CPU)
     arguments = (of_bf16(), shelf, CPU, 2) if kind is Fused else (of_bf16(), shelf, CPU)
-    with pytest.raises(EngineUnavailable, match="needs? a"):
+    with pytest.raises(EngineUnavailable, match=r"needs? a"):
         kind(*arguments)
 
 
