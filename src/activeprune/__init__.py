@@ -21,6 +21,7 @@ from .core.masks import Masks
 from .core.methods import method
 from .core.pruning import Pruned, prune_cycle, prune_lowest, prune_solo, score
 from .networks import build
+from .neurons import capacity_constant, information_bound
 
 if TYPE_CHECKING:
     from .experiment import results, run
@@ -36,6 +37,8 @@ __all__ = [
     "activate",
     "activation_rule",
     "build",
+    "capacity_constant",
+    "information_bound",
     "method",
     "prune_cycle",
     "prune_lowest",
