@@ -4,12 +4,14 @@ import pytest
 from torch import Tensor, nn
 
 import activeprune as ap
-from activeprune.data import dataset
+from activeprune.core.activation import RULES
+from activeprune.core.methods import METHODS
+from activeprune.data import DATASETS, dataset
 from activeprune.data.digits import digits
 from activeprune.experiment.plan import Plan
 from activeprune.experiment.steps import Init, Prune, Step, Train, identity
 from activeprune.experiment.study import Study
-from activeprune.networks import network
+from activeprune.networks import NETWORKS, network
 from activeprune.training import Training
 from activeprune.training.settings import DataChoice, NetworkChoice
 
@@ -241,6 +243,15 @@ def test_a_pruning_before_training_does_not_depend_on_how_the_training_goes_on()
     assert Prune(smoothed, 0, 1, Init(smoothed, 0, 1), None, None, "snip", 0.2).key != one
 
 
+@pytest.fixture
+def registries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copies, so that what a test registers is gone with it."""
+    for registry in (METHODS, NETWORKS, DATASETS, RULES):
+        for table in ("_known", "_origin"):
+            monkeypatch.setattr(registry, table, dict(getattr(registry, table)))
+
+
+@pytest.mark.usefixtures("registries")
 def test_code_of_ones_own_has_a_version() -> None:
     def own(weight: Tensor) -> Tensor:
         return weight
