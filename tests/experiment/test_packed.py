@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 import activeprune as ap
 from activeprune.experiment.compute import Compute
@@ -68,13 +69,32 @@ def test_a_pack_that_is_interrupted_goes_on_in_one_of_another_size(reference: Ru
     assert contents(run.store.root) == contents(whole.store.root)
 
 
-def test_one_that_fails_leaves_the_others_alone(tmp_path: Path) -> None:
-    """Seed 1's weights are wild, through a network that reads its seed off the random state."""
+def test_a_pack_in_which_all_fail_ends_the_run_with_what_is_blocked(tmp_path: Path) -> None:
     changes = {**CHANGES, "variants": ["plain"], "lr": 1e30, "cycles": 1}
     run = Run.new("smoke", tmp_path / "run", changes=changes)
     outcome = run.go(pack=3)
     assert len(outcome.blocked) > 0
     assert all(row["failure"] is not None for row in run.rows() if not row["cycle"])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"init": "native"}, {"network": "tests.experiment.test_packed:dropping"}],
+    ids=["weights that the network draws", "dropout"],
+)
+def test_threads_that_build_do_not_disturb_what_is_drawn_elsewhere(tmp_path: Path, changes: dict) -> None:
+    """Torch's own random numbers are one for all threads: who draws them has them alone."""
+    runs = []
+    for folder, pack in (("alone", None), ("packed", 2)):
+        run = Run.new("smoke", tmp_path / folder / "run", changes={**CHANGES, "seeds": 4, "cycles": 1, **changes})
+        run.go(pack=pack)
+        runs.append(contents(run.store.root))
+    assert runs[0] == runs[1]
+
+
+def dropping(num_classes: int = 10, in_channels: int = 1) -> nn.Module:
+    convolution = nn.Conv2d(in_channels, 8, 3, padding=1)
+    return nn.Sequential(convolution, nn.ReLU(), nn.Dropout(0.5), nn.Flatten(), nn.Linear(8 * 64, num_classes))
 
 
 def test_an_engine_that_turns_out_unable_is_replaced_and_nothing_is_lost(reference: Run, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Several trainings side by side: each gets what it would get alone, to the bit."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ import torch
 from activeprune.training import Checkpoint, train
 from activeprune.training.engine import Eager
 from activeprune.training.loop import Entry, train_together
-from tests.training.makers import half, same_result, start_of, training
+from tests.training.makers import half, same, same_result, start_of, training
 
 FULL = training(
     augment="crop_flip", nesterov=True, weight_decay=1e-3, warmup="2it", drops=["2ep"], epochs="10it",
@@ -82,3 +83,32 @@ def test_first_epochs_leave_checkpoints_to_go_on_from(last: int) -> None:
 def test_seconds_are_shared_out() -> None:
     results = together([entry(3), entry(4)])
     assert results[0].seconds == results[1].seconds > 0
+
+
+class GoingOn(Eager):
+    """Lanes that have left go on computing, as branches of one graph do."""
+
+    def run(self, lanes, steps: int) -> None:
+        super().run(lanes, steps)
+        for lane in getattr(self, "left", []):
+            if lane not in lanes:
+                lane.begin(0, torch.full((steps,), 0.5))
+                lane.run(steps)
+        self.left = [*{*getattr(self, "left", []), *lanes}]
+
+
+def test_the_checkpoint_of_one_that_is_done_early_is_that_of_its_own_end() -> None:
+    kept: list[Checkpoint] = []
+    train(FULL, 4, start_of(FULL), after_epoch=lambda _, checkpoint: kept.append(checkpoint()))
+    ahead, at_end = entry(4, resume=kept[0]), entry(4, resume=kept[1])
+    results = train_together(FULL, [entry(3), ahead, at_end], GoingOn(FULL, CPU), last=2)
+    for result in results[1:]:
+        assert result.checkpoint is not None
+        assert same(result.checkpoint.optimizer, kept[1].optimizer)
+        assert same(result.checkpoint.state, kept[1].state)
+
+
+def test_a_checkpoint_can_be_written_whatever_the_layout_in_memory(tmp_path: Path) -> None:
+    wide = torch.randn(8, 4, 3, 3).to(memory_format=torch.channels_last)
+    Checkpoint(1, {"w": wide}, {"w/momentum_buffer": wide}).save(tmp_path / "kept")
+    assert torch.equal(Checkpoint.load(tmp_path / "kept").optimizer["w/momentum_buffer"], wide)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import operator
+import threading
 
 import torch
 
@@ -22,6 +23,10 @@ def stable_seed(seed: int, purpose: str, index: int) -> int:
         raise InputError(f"seed and index must be whole numbers, not {seed!r} and {index!r}") from error
     digest = hashlib.sha256(text.encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
+
+
+torchs_own = threading.RLock()
+"""Held by whoever seeds torch's global generator, until it has drawn what it needs: threads share that generator."""
 
 
 def generator(seed: int, purpose: str, index: int) -> torch.Generator:

@@ -101,7 +101,7 @@ class Compute:
         def after_epoch(epoch: Epoch, checkpoint: Callable[[], Checkpoint]) -> None:
             nonlocal saved
             if time.monotonic() - saved >= self.seconds_between_checkpoints:
-                with suppress(InputError, OSError):  # a full disk, say: the training itself can go on without
+                with suppress(ValueError, OSError):  # a full disk, say: the training itself can go on without
                     self.checkpoints.mkdir(parents=True, exist_ok=True)
                     checkpoint().save(self._checkpoint_path(step))
                 saved = time.monotonic()

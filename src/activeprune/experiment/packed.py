@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Packed:
-    """This process: packs of trainings on its device, and a thread for everything else.
+    """This process: packs of trainings on its device, and threads for everything else.
 
     Each training gets the result that it would get alone: from the fused kernels to the bit, else but for rounding.
     """
@@ -47,12 +47,13 @@ class Packed:
     def run(self, plan: Plan, observer: Observer) -> Outcome:
         """Works until nothing is left that can be computed."""
         queue = Queue(plan, self.store, Leases(self.store.root), observer)
-        beside = ThreadPoolExecutor(1, thread_name_prefix="beside")
+        pruning, loading = (ThreadPoolExecutor(1, thread_name_prefix=name) for name in ("prune", "load"))
         with one_thread(self.compute.device), queue:
             try:
-                _Shift(self, queue, beside).work()
+                _Shift(self, queue, pruning, loading).work()
             finally:
-                beside.shutdown(cancel_futures=True)
+                for pool in (pruning, loading):
+                    pool.shutdown(cancel_futures=True)
             return Outcome(queue.computed, plan.todo(self.store).blocked, tuple(queue.failed.values()))
 
 
@@ -66,11 +67,11 @@ class _Pack:
 
 
 class _Shift:
-    """The work on one plan: packs here, everything else in the thread beside."""
+    """The work on one plan: packs here, prunings in one thread, and loading in another, so that it waits for none."""
 
-    def __init__(self, packed: Packed, queue: Queue, beside: ThreadPoolExecutor) -> None:
+    def __init__(self, packed: Packed, queue: Queue, pruning: ThreadPoolExecutor, loading: ThreadPoolExecutor) -> None:
         self.compute, self.engines, self.after_step = packed.compute, packed.engines, packed.after_step
-        self.queue, self.beside = queue, beside
+        self.queue, self.pruning, self.loading = queue, pruning, loading
         self.others = Local(packed.store, packed.compute, packed.after_step)
         self.pending: set[Future[None]] = set()  # prunings under way
         self.prepared: _Pack | None = None
@@ -94,19 +95,19 @@ class _Shift:
     def _prune_beside(self) -> None:
         """Gives what is ready and no training to the thread, and looks at what became of the last."""
         for step in self.queue.take(_no_trainings, wait=False):
-            self.pending.add(self.beside.submit(self.others.one, step, self.queue, self.queue.observer))
+            self.pending.add(self.pruning.submit(self.others.one, step, self.queue, self.queue.observer))
         for future in [future for future in self.pending if future.done()]:
             self.pending.remove(future)
             future.result()  # raises what went wrong there
 
     def _waited(self) -> bool:
-        """Waits for what other processes hold, and does one step of what they leave; False if nothing is left."""
-        steps = self.queue.take()
-        for step in steps:
-            if isinstance(step, Train):
-                self._train(self._loading([step]))
-            else:
-                self.others.one(step, self.queue, self.queue.observer)
+        """Waits for what other processes hold, and does what they leave; False if nothing is left."""
+        steps = self.queue.take(lambda ready: _no_trainings(ready)[:1] or self._largest(ready))
+        trainings = [step for step in steps if isinstance(step, Train)]
+        if trainings:
+            self._train(self._loading(trainings))
+        for step in _no_trainings(steps):
+            self.others.one(step, self.queue, self.queue.observer)
         return bool(steps)
 
     def _taken(self, choose: Callable[[Sequence[Step]], Sequence[Step]]) -> _Pack | None:
@@ -116,7 +117,7 @@ class _Shift:
     def _loading(self, steps: list[Train]) -> _Pack:
         training = steps[0].training
         by_rows = self.engines.by_rows(training, self.compute.dataset(training))
-        return _Pack(steps, by_rows, self.beside.submit(self._entries, steps, by_rows))
+        return _Pack(steps, by_rows, self.loading.submit(self._entries, steps, by_rows))
 
     def _largest(self, ready: Sequence[Step]) -> Sequence[Train]:
         """The largest group of one shape, as many as go together."""
@@ -140,8 +141,10 @@ class _Shift:
         """Trains a pack and keeps what comes out."""
         steps = pack.steps
         training, first, last = steps[0].shape
-        engine = self.engines.engine(training, self.compute.dataset(training), len(steps))
+        kind: type = Eager
         try:
+            engine = self.engines.engine(training, self.compute.dataset(training), len(steps))
+            kind = type(engine)
             entries = pack.entries.result()
             if pack.by_rows and isinstance(engine, Eager):  # another one was expected
                 entries = self._entries(steps, by_rows=False)
@@ -150,7 +153,7 @@ class _Shift:
             self._give_back(steps)
             self.queue.observer.trouble(str(error))
         except EngineUnavailable as error:  # seen only when it was tried
-            self.engines.refuse(training, type(engine), str(error))
+            self.engines.refuse(training, kind, str(error))
             self._give_back(steps)
         except torch.cuda.OutOfMemoryError as error:
             self._halve(training, len(steps), error)
@@ -162,7 +165,7 @@ class _Shift:
             for step in steps:
                 self.queue.fail(step, StepFailed(f"train {step.key}: {type(error).__name__}: {error}"))
         else:
-            how = {"engine": type(engine).__name__.lower(), "pack": len(steps)}
+            how = {"engine": kind.__name__.lower(), "pack": len(steps)}
             for step, entry, result in zip(steps, entries, results, strict=True):
                 self.queue.finish(step, self.compute.made(step, entry, result, **how))
                 self.compute.forget(step)

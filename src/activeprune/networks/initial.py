@@ -11,7 +11,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.conv import _ConvNd
 
 from ..core.errors import InputError, unknown
-from ..core.randomness import generator, stable_seed
+from ..core.randomness import generator, stable_seed, torchs_own
 from . import Init, build, find
 
 
@@ -30,7 +30,7 @@ def initial(name: str, num_classes: int, seed: int, cycle: int, init: Init | Non
         raise unknown("init", chosen, get_args(Init))
     if options.get("pretrained") and chosen != "native":
         raise InputError(f"pretrained weights and init = {chosen!r}: drawing new ones would discard them")
-    with torch.random.fork_rng(devices=[]):
+    with torchs_own, torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(stable_seed(seed, "init", cycle))
         model = build(name, num_classes, **options)
     if chosen == "kaiming_normal":

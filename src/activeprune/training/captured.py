@@ -192,7 +192,8 @@ class CapturedLane(Member):
 
     def optimizer_state(self) -> State:
         """Momentum and the like by "parameter/kind", on the CPU."""
-        return {path: value.detach().cpu().clone() for path, value in self._optimizer_tensors().items()}
+        kept = self._optimizer_tensors().items()
+        return {path: value.detach().cpu().clone(memory_format=torch.contiguous_format) for path, value in kept}
 
     @torch.no_grad()
     def summed(self, part: Part) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from torch import Tensor
 
@@ -34,6 +35,7 @@ class Course:
         self.left = 0  # steps of the epoch that has begun
         self._losses: Sequence[float] = ()
         self._right = 0
+        self._kept: Checkpoint | None = None
         self._note_rewind()
 
     def begin(self) -> None:
@@ -84,9 +86,13 @@ class Course:
         optimizer = self.lane.optimizer_state()
         return Checkpoint(self.epoch, self.good, optimizer, tuple(self.epochs), self.rewind, self.of, self.seconds)
 
-    def result(self, images_per_second: float, unfinished: bool) -> Result:
-        """What the training leaves behind; with a checkpoint if there is more to train."""
-        kept = self.checkpoint() if unfinished and self.failure is None else None
+    def keep(self) -> None:
+        """Keeps a checkpoint for the result: later, the lane may have gone on."""
+        self._kept = self.checkpoint()
+
+    def result(self, images_per_second: float) -> Result:
+        """What the training leaves behind, with the checkpoint that was kept."""
+        kept = None if self._kept is None else replace(self._kept, seconds=self.seconds)
         rule, epochs = self.training.early_stop, tuple(self.epochs)
         return Result(self.good, epochs, rule, self.rewind, self.failure, kept, self.seconds, images_per_second)
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..core.masks import Masks
-from ..core.randomness import stable_seed
+from ..core.randomness import stable_seed, torchs_own
 from ..data import Feed, Part
 from .member import Batch, Member, Score
 from .result import State
@@ -106,9 +106,10 @@ class EagerLane(Member):
         """What a network draws by itself, such as dropout, is drawn from (seed, "step", number of the step)."""
         for number in islice(self._numbers, steps):
             x, y = next(self._batches)
-            torch.manual_seed(stable_seed(self.feed.seed, "step", number))
             self.rate.copy_(self._rates[number - self._first])
-            self._losses[number - self._first], correct = self.step(x, y)
+            with torchs_own:
+                torch.manual_seed(stable_seed(self.feed.seed, "step", number))
+                self._losses[number - self._first], correct = self.step(x, y)
             self._right += correct
 
     def end(self) -> tuple[list[float], int]:

@@ -10,6 +10,7 @@ import torch
 from ..data import Dataset, Feed, Images, Shelf
 from .captured import Captured
 from .engine import Eager, Engine
+from .fused.compiling import kernels
 from .fused_engine import Fused, fits
 from .result import State
 from .settings import Training
@@ -81,8 +82,13 @@ class Engines:
         """Engines that may be able to, the fastest first."""
         if training not in self._fitting:
             on_gpu = self.device.type == "cuda" and isinstance(dataset.train, Images)
-            kinds: list[type] = [Fused, Captured] if fits(training, dataset) else [Captured]
-            self._fitting[training] = kinds if on_gpu else []
+            self._fitting[training] = [Captured] if on_gpu else []
+            if on_gpu and fits(training, dataset):
+                self._fitting[training].insert(0, Fused)
+                try:
+                    kernels(self.device)
+                except EngineUnavailable as error:  # an old GPU, or a compiler that is not there
+                    self.refuse(training, Fused, str(error))
         return list(self._fitting[training])
 
     def _made(self, kind: type, training: Training, dataset: Dataset, count: int) -> Fused | Captured:
@@ -102,6 +108,7 @@ class Engines:
             if used * 2 > SHARE_OF_MEMORY * total:
                 break
             torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats(self.device)
             engine = self.engine(training, dataset, lanes)
             if not isinstance(engine, Captured):
                 return 1
@@ -109,6 +116,9 @@ class Engines:
                 speed = self._speed(engine, lanes, feed, start)
             except torch.cuda.OutOfMemoryError:
                 break
+            except EngineUnavailable as error:
+                self.refuse(training, Captured, str(error))
+                return 1
             finally:
                 self._kept = None  # it was captured outside a training, without its choice of kernels
             used = torch.cuda.max_memory_reserved(self.device)

@@ -105,6 +105,9 @@ def train_together(
     with torch.inference_mode(False), torch.enable_grad(), _reproducible(engine.device):
         courses = [_course(training, entry, engine, first, last, rewind_epoch) for entry in entries]
         running = [course for course in courses if course.epoch < last]
+        for course in courses:
+            if last < end and course not in running:
+                course.keep()
         after = {id(course): entry.after_epoch for course, entry in zip(courses, entries, strict=True)}
         images, busy = 0, 0.0
         for course in running:
@@ -120,7 +123,8 @@ def train_together(
             busy += time.perf_counter() - since
             images += count * len(running) * training.batch
             for course, scores in zip(well, engine.score([course.lane for course in well]), strict=True):
-                course.record(scores)
+                if course.record(scores) and course.epoch == last < end:
+                    course.keep()
             clock.share(courses)
             for course in ended:
                 if course.failure is None and (tell := after[id(course)]) is not None:
@@ -131,7 +135,7 @@ def train_together(
                     course.begin()
         clock.share(courses)
         speed = images / busy if busy else 0.0
-        return [course.result(speed, unfinished=last < end) for course in courses]
+        return [course.result(speed) for course in courses]
 
 
 class _Clock:

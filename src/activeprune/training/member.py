@@ -130,7 +130,7 @@ class Member:
         """Momentum and the like by "parameter/kind", on the CPU."""
         names: dict[Tensor, str] = {parameter: name for name, parameter in self.model.named_parameters()}
         return {
-            f"{names[parameter]}/{kind}": value.detach().cpu().clone()
+            f"{names[parameter]}/{kind}": value.detach().cpu().clone(memory_format=torch.contiguous_format)
             for parameter, kinds in self.optimizer.state.items()
             for kind, value in kinds.items()
             if isinstance(value, Tensor)

@@ -103,7 +103,10 @@ class Checkpoint:
     def save(self, path: str | Path) -> None:
         """Writes one file; an interrupted write leaves the former one whole."""
         groups = {"state": self.state, "optimizer": self.optimizer, "rewind": self.rewind or {}}
-        tensors = {f"{group}/{name}": t.clone() for group, named in groups.items() for name, t in named.items()}
+        plain = torch.contiguous_format
+        tensors = {
+            f"{group}/{name}": t.clone(memory_format=plain) for group, of in groups.items() for name, t in of.items()
+        }
         epochs = [asdict(epoch) for epoch in self.epochs]
         told = {"epoch": self.epoch, "epochs": epochs, "of": self.of, "seconds": self.seconds}
         told["sha256"] = _digest(tensors, told)

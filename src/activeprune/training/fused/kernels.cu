@@ -131,10 +131,11 @@ template <int C, int THREADS> DEVICE void column_sums(const float* rows, int cou
 }
 
 // norm(y) = y * scale + shift of network k, for all C channels; `writes`: whether the moments are put down here.
-// Scratch: THREADS * 4 + 2 C floats. The caller synchronises.
+// Scratch: THREADS * 4 + 2 C floats. `keep`: room for this block's own copy of mean and variance, which must not be read
+// back from memory that another block of the same launch may not have written yet. The caller synchronises.
 template <int C, int THREADS>
 DEVICE void scale_and_shift(const Norm& n, int k, bool writes, int parameters, int channels, float* scratch,
-                            float* scale, float* shift) {
+                            float* scale, float* shift, float* keep = nullptr) {
   const int c = threadIdx.x;
   float* moments = n.moments + (size_t)k * 2 * channels;
   float* total = scratch + THREADS * 4;
@@ -148,6 +149,7 @@ DEVICE void scale_and_shift(const Norm& n, int k, bool writes, int parameters, i
     } else {
       mean = moments[c], variance = moments[channels + c];
     }
+    if (keep) keep[c] = mean, keep[C + c] = variance;
     const float factor = n.gamma[(size_t)k * parameters + c] * rsqrtf(variance + EPSILON);
     scale[c] = factor;
     shift[c] = n.beta[(size_t)k * parameters + c] - mean * factor;
@@ -1313,11 +1315,12 @@ DEVICE float warp_sum(float v) {
 // sums need only how many pixels that are, and the sum of their y.
 extern "C" __global__ void __launch_bounds__(256) head(const __grid_constant__ Head a) {
   extern __shared__ __align__(16) float memory[];
+  __shared__ float moments[2 * 64];
   const int classes = a.classes, k = blockIdx.y, tid = threadIdx.x, lane = tid & 31, warp = tid >> 5;
   float *scale = memory, *shift = scale + 64, *shortcut_scale = shift + 64, *extra = shortcut_scale + 64;
   float *scratch = memory + 256, *pools = scratch + 8 * 128 + 128, *slopes = pools + 8 * 64,
         *results = slopes + 8 * classes;
-  scale_and_shift<64, 256>(a.norm, k, blockIdx.x == 0, a.parameters, a.channels, scratch, scale, shift);
+  scale_and_shift<64, 256>(a.norm, k, blockIdx.x == 0, a.parameters, a.channels, scratch, scale, shift, moments);
   __syncthreads();
   if (a.kind == PROJECTED) {
     scale_and_shift<64, 256>(a.shortcut_norm, k, blockIdx.x == 0, a.parameters, a.channels, scratch, shortcut_scale,
@@ -1330,7 +1333,6 @@ extern "C" __global__ void __launch_bounds__(256) head(const __grid_constant__ H
 
   const float4* weight4 = reinterpret_cast<const float4*>(a.weight + (size_t)k * a.parameters);
   const float* bias = a.bias + (size_t)k * a.parameters;
-  const float* moments = a.norm.moments + (size_t)k * 2 * a.channels;
   const int image = blockIdx.x * 8 + warp, own = lane & 7, part = lane >> 3;
   const size_t start = ((size_t)k * a.images + image) * 512;  // in chunks
   const bool adds = a.kind == PADDED ? own >= 2 && own < 6 : a.kind != NONE;
@@ -1441,7 +1443,7 @@ extern "C" __global__ void __launch_bounds__(256) head(const __grid_constant__ H
     float s = 0.f;
 #pragma unroll
     for (int w = 0; w < 8; w++) s += scratch[w * 128 + tid];
-    if (tid >= 64) s *= rsqrtf(moments[a.channels + tid - 64] + EPSILON);
+    if (tid >= 64) s *= rsqrtf(moments[tid] + EPSILON);
     a.sums[block * 128 + tid] = s;
   }
   for (int i = tid; i < classes * 64; i += 256) {
