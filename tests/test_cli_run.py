@@ -77,6 +77,7 @@ def test_progress_in_a_log_is_one_line_an_epoch(tmp_path: Path, capsys: pytest.C
         (["run", "table1", "--grid", "lrr=1,2"], "unknown key 'lrr'"),
         (["report", "nowhere"], "nowhere holds no run"),
         (["run", "smoke", "--grid", "lr=0.1", "--grid", "lr=0.2"], "--grid lr stands there twice"),
+        (["run", "smoke", "--measure"], "--measure belongs to --dry-run"),
         (["run", "smoke", "--grid", "lr"], "'lr' is no assignment"),
         (["run", "smoke", "--set", "device=abacus", "--out", "x"], "device 'abacus' cannot be used here"),
     ],

@@ -9,6 +9,7 @@ from torch import nn
 
 import activeprune as ap
 from activeprune.experiment.compute import Compute
+from activeprune.experiment.helpers import Helpers
 from activeprune.experiment.leases import Leases
 from activeprune.experiment.observer import Observer
 from activeprune.experiment.packed import Packed
@@ -172,3 +173,13 @@ def test_steps_that_another_process_held_are_done_when_it_leaves_them(tmp_path: 
         run.go(pack=3)
     assert len(waits) == 1
     assert all(row["accuracy"] is not None for row in run.rows())
+
+
+def test_helpers_pack_as_well(reference: Run, tmp_path: Path) -> None:
+    """All by a helper, while this process only listens."""
+    run = Run.new("smoke", tmp_path / "run", changes=CHANGES)
+    run.write_study()
+    with Helpers(run.out, 1, run.plan, Observer(), pack=3) as helpers:
+        helpers.wait()
+    assert contents(run.store.root) == contents(reference.store.root)
+    assert max(run.store.provenance(step.key)["pack"] for step in run.plan.trainings) == 3

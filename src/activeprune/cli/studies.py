@@ -60,6 +60,8 @@ def run(
 ) -> int:
     """Run a study: compute what its store lacks, print the table. After an interruption the same command goes on."""
     job = started(study, out, store, assignments(changes or ()), _lists(grid or ()))
+    if measure and not dry_run:
+        raise InputError("--measure belongs to --dry-run: a run measures as it goes")
     if tensorboard:
         need("tensorboard")
     count = processes or (min(os.cpu_count() or 1, MOST_PROCESSES) if job.device == "cpu" else 1)

@@ -80,8 +80,9 @@ class Processes:
     own: Executor
     out: Path
     helpers: int
+    pack: int | None = None  # of each helper
 
     def run(self, plan: Plan, observer: Observer) -> Outcome:
         """Works until nothing is left that can be computed."""
-        with Helpers(self.out, self.helpers, plan, observer):
+        with Helpers(self.out, self.helpers, plan, observer, self.pack):
             return self.own.run(plan, observer)

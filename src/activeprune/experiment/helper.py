@@ -1,4 +1,4 @@
-"""A process that works on a run beside the one that started it: `python -m activeprune.experiment.helper DIR PID`."""
+"""A process that works on a run beside the one that started it: `… DIR PID [PACK]`."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ class Telling(Observer):
 
 def main() -> None:
     """Works until nothing is left."""
-    out, parent = sys.argv[1:]
+    out, parent, *pack = sys.argv[1:]
     telling = Telling(int(parent), os.fdopen(os.dup(1), "w"))
     os.dup2(2, 1)  # what a method or a network prints is no event
     try:
-        opened(out).work(telling)
+        opened(out).work(telling, int(pack[0]) if pack else None)
     except (Orphan, KeyboardInterrupt):
         os._exit(0)  # nothing is left to flush or to wait for
     except InputError as error:

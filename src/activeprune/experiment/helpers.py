@@ -24,14 +24,15 @@ class Helpers:
     What they report on their standard output goes to the observer as if it had happened here.
     """
 
-    def __init__(self, out: Path, count: int, plan: Plan, observer: Observer) -> None:
-        self.out, self.count, self.plan, self.observer = out, count, plan, observer
+    def __init__(self, out: Path, count: int, plan: Plan, observer: Observer, pack: int | None = None) -> None:
+        self.out, self.count, self.plan, self.observer, self.pack = out, count, plan, observer, pack
         self._processes: list[subprocess.Popen[str]] = []
         self._listeners: list[threading.Thread] = []
         self._over = False
 
     def __enter__(self) -> Self:
         command = [sys.executable, "-m", "activeprune.experiment.helper", str(self.out), str(os.getpid())]
+        command += [] if self.pack is None else [str(self.pack)]
         for _ in range(self.count):
             process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
             listener = threading.Thread(target=self._listen, args=(process,), daemon=True)

@@ -83,14 +83,16 @@ class Job(ABC):
         """
         observer = observer or Observer()
         self._check_layers()
-        with explained("folder", self.out), Sharing(self.out) as folder:
+        with explained("folder", self.out):
+            shared = Sharing(self.out)
+        with shared as folder:
             if folder.alone:
                 self.write_study()
                 folder.share()
             elif not self.is_written():
                 raise InputError(f"another process is running another study in {self.out}: choose another folder")
             own = self._executor(observer, pack, seconds_between_checkpoints)
-            return self._gone(own if processes == 1 else Processes(own, self.out, processes - 1), observer)
+            return self._gone(own if processes == 1 else Processes(own, self.out, processes - 1, pack), observer)
 
     def _gone(self, executor: Executor, observer: Observer) -> Outcome:
         try:
@@ -103,9 +105,9 @@ class Job(ABC):
         self.write_records()
         return outcome
 
-    def work(self, observer: Observer) -> Outcome:
+    def work(self, observer: Observer, pack: int | None = None) -> Outcome:
         """Computes in this process, beside another that has written down what to do."""
-        return self._executor(observer, None, SECONDS_BETWEEN_CHECKPOINTS).run(self.plan, observer)
+        return self._executor(observer, pack, SECONDS_BETWEEN_CHECKPOINTS).run(self.plan, observer)
 
     def _executor(self, observer: Observer, pack: int | None, seconds_between_checkpoints: float) -> Executor:
         """For this process: one training after the other on a CPU, packs of them on a GPU."""
