@@ -122,7 +122,7 @@ class Probe:
 
     def __init__(self, engine):
         self.engine, self.layout, self.buffers = engine, engine.layout, engine.buffers
-        self.launches = iter(engine._training)
+        self.launches = zip(*(plan.steps for plan in engine._training), strict=True)
 
     def poison(self):
         """What is not written must be seen."""
@@ -131,9 +131,9 @@ class Probe:
                 buffer.fill_(float("nan"))
 
     def run(self, *names):
-        step = next(self.launches)
-        assert step.kernel in names, (step.kernel, names)
-        step.launch()
+        for step in next(self.launches):  # of every branch
+            assert step.kernel in names, (step.kernel, names)
+            step.launch(False)
         torch.cuda.synchronize()
 
     def moments(self, norm, slot):
@@ -283,7 +283,7 @@ class Probe:
 @pytest.mark.parametrize("depth", [8, 20])
 def test_every_convolution_is_torchs(data, depth, shortcut):
     engine = engine_of(data, [model_of(depth, shortcut, seed) for seed in range(2)], batch=24)
-    engine._codes[:, :1] = engine._code(*draws_of(engine, 1))
+    engine.networks.codes[:, :1] = engine._code(*draws_of(engine, 1))
     probe = Probe(engine)
     probe.poison()
     probe.forward()
@@ -504,10 +504,11 @@ def test_the_same_bits_again(data):
 
 def test_steps_in_one_go_or_in_several(data, monkeypatch):
     results = []
-    for room in (512, 3):
-        monkeypatch.setattr("activeprune.training.fused.engine.STEPS", room)
+    for room in (512, 16):
+        for module in ("engine", "plan"):
+            monkeypatch.setattr(f"activeprune.training.fused.{module}.STEPS", room)
         engine = engine_of(data, [model_of(8)])
-        losses, _ = engine.train(*draws_of(engine, 7), rates_of(engine, 7, 0.1), everyone(engine))
+        losses, _ = engine.train(*draws_of(engine, 35), rates_of(engine, 35, 0.01), everyone(engine))
         results.append({"losses": losses.cpu(), **states_of(engine, 0)})
     assert_same(*results)
 

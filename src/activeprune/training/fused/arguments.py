@@ -35,9 +35,11 @@ class Norm(ctypes.Structure):
 
 
 class Cut(ctypes.Structure):
-    """How the tiles of all networks are dealt out: tiles and units of one network, tiles of a unit, networks."""
+    """How the tiles of all networks are dealt out: tiles and units of one network, tiles of a unit, networks, and how
+    many units a block takes at least.
+    """
 
-    _fields_ = [("tiles", _INT), ("per_unit", _INT), ("units", _INT), ("networks", _INT)]
+    _fields_ = [("tiles", _INT), ("per_unit", _INT), ("units", _INT), ("networks", _INT), ("run", _INT)]
 
 
 class Gather(ctypes.Structure):
@@ -114,9 +116,9 @@ class Head(ctypes.Structure):
 
 
 class Segment(ctypes.Structure):
-    """Where a parameter's gradient is: `count` rows of partial sums, `pitch` floats apart."""
+    """Where a parameter's gradient is: `count` rows of sums, `pitch` floats apart, each `run` added up first."""
 
-    _fields_ = _fields(pointers="rows", longs="network_pitch", ints="count pitch start length")
+    _fields_ = _fields(pointers="rows", longs="network_pitch", ints="count pitch start length run")
 
 
 class Update(ctypes.Structure):
@@ -134,5 +136,5 @@ class Finish(ctypes.Structure):
     """Running statistics and results of a step."""
 
     _fields_ = _fields(
-        pointers="moments running correction active losses table step", ints="training channels blocks steps"
+        pointers="moments running correction active losses table step", ints="training channels blocks parts steps"
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
@@ -23,7 +24,28 @@ from ..unavailable import EngineUnavailable
 SOURCE = Path(__file__).with_name("kernels.cu")
 OLDEST = (8, 0)  # compute capability: cp.async, and matrix products of bf16
 _OPTIONS = ("--std=c++17",)
+_OVERLAPPING = (9, 0)  # compute capability: a kernel can start before the one in front of it has ended
 _MOST_DYNAMIC_SHARED_MEMORY = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+_PROGRAMMATIC_STREAM_SERIALIZATION = 6  # CU_LAUNCH_ATTRIBUTE_...
+
+
+class _Attribute(ctypes.Structure):
+    """CUlaunchAttribute: its value is a union of 64 bytes."""
+
+    _fields_ = [("id", ctypes.c_int), ("_gap", ctypes.c_int), ("value", ctypes.c_int * 16)]
+
+
+class _Launch(ctypes.Structure):
+    """CUlaunchConfig."""
+
+    _fields_ = [
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared", ctypes.c_uint),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.POINTER(_Attribute)),
+        ("count", ctypes.c_uint),
+    ]
 
 
 @dataclass(frozen=True)
@@ -40,24 +62,36 @@ class Kernel:
     shared: int
     pixels: int
     resident: int
+    overlaps: bool
 
-    def launch(self, blocks: int, members: int, arguments: ctypes.Structure, shared: int | None = None) -> None:
-        """Puts the kernel on torch's current stream: `blocks` of work for each of `members` networks."""
+    def launch(
+        self,
+        blocks: int,
+        members: int,
+        arguments: ctypes.Structure,
+        shared: int | None = None,
+        early: bool = False,
+    ) -> None:
+        """Puts the kernel on torch's current stream: `blocks` of work for each of `members` networks.
+
+        `early`: its blocks may start while the kernel before still runs; it is theirs to wait.
+        """
         grid = (min(blocks * members, self.resident), 1, 1) if self.resident else (blocks, members, 1)
-        block = (self.threads, 1, 1)
-        size = self.shared if shared is None else shared
-        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+        launch = _Launch(grid, (self.threads, 1, 1), self.shared if shared is None else shared)
+        launch.stream = torch.cuda.current_stream().cuda_stream
+        overlap = _Attribute(_PROGRAMMATIC_STREAM_SERIALIZATION, 0, (1,))
+        launch.attributes, launch.count = ctypes.pointer(overlap), int(early and self.overlaps)
         pointers = (ctypes.c_void_p * 1)(ctypes.cast(ctypes.byref(arguments), ctypes.c_void_p))
-        _driver("cuLaunchKernel", self.function, *grid, *block, size, stream, pointers, None)
+        _driver("cuLaunchKernelEx", ctypes.byref(launch), self.function, pointers, None)
 
 
 class Module:
     """The compiled kernels on one device."""
 
-    def __init__(self, cubin: bytes, processors: int) -> None:
+    def __init__(self, cubin: bytes, processors: int, overlaps: bool = False) -> None:
         self._handle = ctypes.c_void_p()
         _driver("cuModuleLoadData", ctypes.byref(self._handle), cubin)
-        self._processors = processors
+        self._processors, self._overlaps = processors, overlaps
         self._kernels: dict[str, Kernel] = {}
 
     def __getitem__(self, name: str) -> Kernel:
@@ -79,7 +113,7 @@ class Module:
                 _driver("cuFuncSetAttribute", function, _MOST_DYNAMIC_SHARED_MEMORY, shared)
         except EngineUnavailable as error:
             raise EngineUnavailable(f"{name} needs {shared} bytes of shared memory a block: {error}") from error
-        return Kernel(name, function, threads, shared, pixels, blocks * self._processors)
+        return Kernel(name, function, threads, shared, pixels, blocks * self._processors, self._overlaps)
 
 
 def why_no_kernels(device: torch.device) -> str | None:
@@ -97,30 +131,32 @@ def kernels(device: torch.device) -> Module:
     """The kernels on a device, compiled where they have not been."""
     if reason := why_no_kernels(device):
         raise EngineUnavailable(reason)
-    major, minor = torch.cuda.get_device_capability(device)
+    capability = torch.cuda.get_device_capability(device)
+    architecture = "sm_{}{}".format(*capability)
     with torch.cuda.device(device):
         torch.zeros((), device=device)  # there is a context from now on
         processors = torch.cuda.get_device_properties(device).multi_processor_count
-        return Module(cubin(SOURCE.read_bytes(), f"sm_{major}{minor}"), processors)
+        overlaps = capability >= _OVERLAPPING
+        try:
+            return Module(cubin(SOURCE.read_bytes(), architecture), processors, overlaps)
+        except EngineUnavailable:  # what the disk kept may be damaged
+            return Module(cubin(SOURCE.read_bytes(), architecture, afresh=True), processors, overlaps)
 
 
-def cubin(source: bytes, architecture: str) -> bytes:
+def cubin(source: bytes, architecture: str, afresh: bool = False) -> bytes:
     """A source compiled for an architecture such as "sm_90", from the disk where it has been compiled before."""
     version = ".".join(map(str, nvrtc_version()))
     key = sha256(b"\0".join([source, architecture.encode(), version.encode(), *(o.encode() for o in _OPTIONS)]))
     file = directory() / "kernels" / f"{key.hexdigest()[:32]}.cubin"
-    try:
-        return file.read_bytes()
-    except OSError:
-        pass
+    with suppress(OSError):
+        if not afresh:
+            return file.read_bytes()
     compiled = compile_source(source, architecture)
-    try:
+    with suppress(OSError):  # a disk that cannot be written to costs time, not the training
         file.parent.mkdir(parents=True, exist_ok=True)
         with NamedTemporaryFile(dir=file.parent, delete=False) as part:
             part.write(compiled)
         os.replace(part.name, file)  # whole or not at all, whoever else compiles at the same time
-    except OSError:
-        pass  # a disk that cannot be written to costs time, not the training
     return compiled
 
 

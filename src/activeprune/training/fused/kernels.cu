@@ -65,6 +65,30 @@ DEVICE void copy_async(void* shared, const void* global) {
 }
 DEVICE void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
+// Kernels of a step overlap: the next one's blocks may start as soon as there is room for them, and all that they do before
+// this is over does not read what a kernel has written since the step began. Returns when the kernel before has ended.
+DEVICE void wait_for_kernel_before() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// Sums in memory take numbers below 2^-126 for 0; `add_as_memory` does as well, and so gives the same bits
+DEVICE void add_in_memory(float4* p, const float4& v) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1,%2,%3,%4};" ::"l"(p), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w)
+               : "memory");
+#else
+  float* q = reinterpret_cast<float*>(p);
+  atomicAdd(q, v.x), atomicAdd(q + 1, v.y), atomicAdd(q + 2, v.z), atomicAdd(q + 3, v.w);
+#endif
+}
+DEVICE float add_as_memory(float a, float b) {
+  float sum;
+  asm("add.rn.ftz.f32 %0, %1, %2;" : "=f"(sum) : "f"(a), "f"(b));
+  return sum;
+}
+
 DEVICE float low(u32 pair) { return __uint_as_float(pair << 16); }
 DEVICE float high(u32 pair) { return __uint_as_float(pair & 0xffff0000u); }
 DEVICE u32 pack(float first, float second) {
@@ -307,6 +331,7 @@ struct Gather {
 extern "C" __global__ void __launch_bounds__(128) gather(const __grid_constant__ Gather a) {
   __shared__ __align__(16) u8 bytes[3072];
   const int k = blockIdx.y, image = blockIdx.x, tid = threadIdx.x;
+  wait_for_kernel_before();
   const int code = a.codes[((size_t)k * a.steps + a.step[k]) * a.batch + image];
   uint4* output = reinterpret_cast<uint4*>(a.output + ((size_t)k * a.batch + image) * 1024);
   if (code >= 0) {
@@ -373,6 +398,7 @@ extern "C" __global__ void __launch_bounds__(128) stem_forward(const __grid_cons
   bf16* output = a.output + (size_t)k * a.images * 1024 * 16;
   Weights<48, 16, 1, REGISTERS> w;
   w.fetch(a.weights + (size_t)k * a.weight_pitch, nullptr);
+  wait_for_kernel_before();
   float s1[4], s2[4];
   clear(s1), clear(s2);
   const int end = min(a.tiles, (int)(blockIdx.x + 1) * a.per_block);
@@ -407,7 +433,7 @@ extern "C" __global__ void __launch_bounds__(128) stem_forward(const __grid_cons
       }
     }
   }
-  write_sums<16, 4>(s1, s2, scratch, a.sums + ((size_t)k * gridDim.x + blockIdx.x) * 32, nullptr);
+  if (a.sums) write_sums<16, 4>(s1, s2, scratch, a.sums + ((size_t)k * gridDim.x + blockIdx.x) * 32, nullptr);
 }
 
 // Batch-norm backward as a line: dy = g * A + y * B + D, from the norm's sums Σg and Σ g x̂ of `blocks` rows
@@ -458,6 +484,7 @@ extern "C" __global__ void __launch_bounds__(256) stem_backward(const __grid_con
   u8* dy = reinterpret_cast<u8*>(memory);
   uint2* tile = reinterpret_cast<uint2*>(dy + STEM_PIXELS * PITCH);
   const int k = blockIdx.y, tid = threadIdx.x, lane = tid & 31, warp = tid >> 5;
+  wait_for_kernel_before();
   backward_line<16, 256>(a.sums, a.sum_blocks, a.moments, a.gamma, a.inverse, k, a.parameters, a.channels, memory,
                          line);
   __syncthreads();
@@ -513,17 +540,18 @@ extern "C" __global__ void __launch_bounds__(256) stem_backward(const __grid_con
 
 // ------------------------------------------------------------------------------------------------- units
 
-// How the tiles of all networks are dealt out: a unit is `per_unit` tiles of one network, and writes one row of sums
+// How the tiles of all networks are dealt out: a unit is `per_unit` tiles of one network, with sums of its own. A block
+// takes whole runs of `run` units; where there are networks enough for that, it adds up a run's weight gradients itself.
 struct Cut {
-  int tiles, per_unit, units, networks;  // tiles and units: of one network
+  int tiles, per_unit, units, networks, run;  // tiles and units: of one network; units is a multiple of run
 };
 
 // Where a block is in its run of units
 struct Cursor {
   int unit, last, k, number, tile, end;  // number: of the unit in network k; tile: of network k; both ends excluded
   DEVICE explicit Cursor(const Cut& cut) {
-    const long long all = (long long)cut.units * cut.networks;
-    unit = (int)(all * blockIdx.x / gridDim.x), last = (int)(all * (blockIdx.x + 1) / gridDim.x);
+    const long long runs = (long long)(cut.units / cut.run) * cut.networks;
+    unit = (int)(runs * blockIdx.x / gridDim.x) * cut.run, last = (int)(runs * (blockIdx.x + 1) / gridDim.x) * cut.run;
     enter(cut);
   }
   DEVICE void enter(const Cut& cut) {
@@ -547,7 +575,7 @@ struct Forward {
   uint4* joined;          // JOIN: the block's input, written here
   const uint4 *weights, *project_weights;
   bf16 *output, *projected;
-  float *sums, *projected_sums;  // [K][units][2][COUT]
+  float *sums, *projected_sums;  // [K][units][2][COUT]; null: running statistics are in use, and nobody needs them
   Norm norm, shortcut_norm;
   Cut cut;
   int kind, weight_pitch, parameters, channels, images;
@@ -685,6 +713,7 @@ template <class L> DEVICE void forward(const Forward& a) {
   clear_frame<L, CHUNKS>(tile);
 
   Cursor at(a.cut);
+  wait_for_kernel_before();
   request(at);
   for (int k = -1; !at.done();) {
     if (at.k != k) __syncthreads(), take_network(at);
@@ -747,6 +776,7 @@ template <class L> DEVICE void forward(const Forward& a) {
         store_outputs<COUT, L::M>(acc, a.projected + out, pixel, p1, p2);
       }
     }
+    if (!a.sums) continue;
     write_sums<COUT, L::WARPS>(s1, s2, scratch, a.sums + (size_t)row * 2 * COUT, nullptr);
     if constexpr (L::PROJECT) {
       __syncthreads();
@@ -765,7 +795,7 @@ struct Backward {
   const uint4* weights;
   bf16* input_gradient;             // behind the input's ReLU: the gradient at the norm before it
   const float* sums;                // [K][sum_blocks][2][COUT]: Σg and Σ g x̂ of this layer's norm
-  float *input_sums, *weight_sums;  // [K][units][2][CIN]; [K][units][9 CIN COUT]
+  float *input_sums, *weight_sums;  // [K][units][2][CIN]; [K][units / run][9 CIN COUT]
   const float *moments, *gamma, *input_moments, *input_gamma, *input_beta;
   Cut cut;
   float inverse;
@@ -993,10 +1023,11 @@ template <class L> struct BackwardTile {
 };
 
 // A unit's weight gradient, [9][COUT / 8][CIN / 16][lane][4]: as the products leave it, so that a warp writes 512 bytes
-// at once. Groups add up in turn, in shared memory.
+// at once. Groups add up in turn, in shared memory. Behind the `first` unit of a run, the sum is added to what this very
+// thread has put there, so the order is fixed; a reduction, since nothing waits for it as it would for the old value.
 template <class L>
-DEVICE void write_weight_sums(const float (&acc)[9][L::NI][4], int in, int out, int group, float4* buffer,
-                              float4* row) {
+DEVICE void write_weight_sums(const float (&acc)[9][L::NI][4], int in, int out, int group, float4* buffer, float4* row,
+                              bool first) {
 #pragma unroll
   for (int turn = 0; turn < L::GROUPS; turn++) {
     if (group == turn) {
@@ -1010,7 +1041,10 @@ DEVICE void write_weight_sums(const float (&acc)[9][L::NI][4], int in, int out, 
             const float4 before = buffer[at];
             v.x += before.x, v.y += before.y, v.z += before.z, v.w += before.w;
           }
-          (turn + 1 < L::GROUPS ? buffer : row)[at] = v;
+          if (turn + 1 == L::GROUPS && !first)
+            add_in_memory(row + at, v);
+          else
+            (turn + 1 < L::GROUPS ? buffer : row)[at] = v;
         }
     }
     if (turn + 1 < L::GROUPS) __syncthreads();
@@ -1065,11 +1099,13 @@ template <class L> DEVICE void backward(const Backward& a) {
             group = warp / (L::WARPS_IN * L::WARPS_OUT);
 
   Cursor at(a.cut);
+  wait_for_kernel_before();
   request(at);
   for (work.k = -1; !at.done();) {
     if (at.k != work.k) __syncthreads(), take_network(at.k);
     work.k = at.k;
     const int row = at.row(a.cut);
+    const bool first = at.number % a.cut.run == 0;
     float acc[9][L::NI][4];
     clear(acc), clear(work.s1), clear(work.s2);
     for (bool ends = false; !ends;) {
@@ -1136,8 +1172,9 @@ template <class L> DEVICE void backward(const Backward& a) {
     }
     write_sums<CIN, L::WARPS, L::SPLIT>(work.s1, work.s2, scratch, a.input_sums + (size_t)row * 2 * CIN,
                                         coefficient + 3 * CIN);
-    float* weight_row = a.weight_sums + (size_t)row * 9 * CIN * COUT;
-    write_weight_sums<L>(acc, in, out, group, reinterpret_cast<float4*>(inputs), reinterpret_cast<float4*>(weight_row));
+    float* weight_row = a.weight_sums + (size_t)(row / a.cut.run) * 9 * CIN * COUT;
+    write_weight_sums<L>(acc, in, out, group, reinterpret_cast<float4*>(inputs), reinterpret_cast<float4*>(weight_row),
+                         first);
   }
 }
 
@@ -1156,6 +1193,7 @@ template <int C> DEVICE void shortcut_sums(const ShortcutSums& a) {
   __shared__ float scratch[8 * 2 * C];
   const int k = blockIdx.y, tid = threadIdx.x, lane = tid & 31, warp = tid >> 5, c = tid % CHUNKS * 8;
   const float* moments = a.moments + (size_t)k * 2 * a.channels;
+  wait_for_kernel_before();
   float mean[8], s1[8], s2[8];
   clear(s1), clear(s2);
 #pragma unroll
@@ -1213,6 +1251,7 @@ template <int CIN, int COUT> DEVICE void project_backward(const ProjectBackward&
   float* line = reinterpret_cast<float*>(shared);
   u8 *dy = shared + COUT * 12, *inputs = dy + L::PIXELS * L::PITCH;
   const int k = blockIdx.y, tid = threadIdx.x, lane = tid & 31, warp = tid >> 5, c = tid % (COUT / 8) * 8;
+  wait_for_kernel_before();
   backward_line<COUT, 128>(a.sums, a.sum_blocks, a.moments, a.gamma, a.inverse, k, a.parameters, a.channels,
                            reinterpret_cast<float*>(dy), line);
   __syncthreads();
@@ -1320,6 +1359,7 @@ extern "C" __global__ void __launch_bounds__(256) head(const __grid_constant__ H
   float *scale = memory, *shift = scale + 64, *shortcut_scale = shift + 64, *extra = shortcut_scale + 64;
   float *scratch = memory + 256, *pools = scratch + 8 * 128 + 128, *slopes = pools + 8 * 64,
         *results = slopes + 8 * classes;
+  wait_for_kernel_before();
   scale_and_shift<64, 256>(a.norm, k, blockIdx.x == 0, a.parameters, a.channels, scratch, scale, shift, moments);
   __syncthreads();
   if (a.kind == PROJECTED) {
@@ -1401,7 +1441,15 @@ extern "C" __global__ void __launch_bounds__(256) head(const __grid_constant__ H
     results[2 * warp] = target < 0 ? 0.f : normaliser - (1.f - a.smoothing) * hit - even * sum;
     results[2 * warp + 1] = target >= 0 && best == target ? 1.f : 0.f;
   }
-  __syncwarp();
+  const size_t block = (size_t)k * gridDim.x + blockIdx.x;
+  __syncthreads();
+  if (tid < 2) {
+    float s = 0.f;
+#pragma unroll
+    for (int w = 0; w < 8; w++) s += results[2 * w + tid];
+    a.losses[block * 2 + tid] = s;
+  }
+  if (!a.gradient) return;  // not in training
   for (int j = lane; j < classes; j += 32)
     logits[j] = (expf(logits[j] - top) / total - even - (j == target ? 1.f - a.smoothing : 0.f)) / a.images;
   __syncwarp();
@@ -1438,7 +1486,6 @@ extern "C" __global__ void __launch_bounds__(256) head(const __grid_constant__ H
   }
   __syncthreads();
 
-  const size_t block = (size_t)k * gridDim.x + blockIdx.x;
   if (tid < 128) {
     float s = 0.f;
 #pragma unroll
@@ -1458,12 +1505,6 @@ extern "C" __global__ void __launch_bounds__(256) head(const __grid_constant__ H
     for (int w = 0; w < 8; w++) s += slopes[w * classes + j];
     a.bias_sums[block * classes + j] = s;
   }
-  if (tid < 2) {
-    float s = 0.f;
-#pragma unroll
-    for (int w = 0; w < 8; w++) s += results[2 * w + tid];
-    a.losses[block * 2 + tid] = s;
-  }
 }
 
 // ------------------------------------------------------------------------------------------------- update
@@ -1471,7 +1512,7 @@ extern "C" __global__ void __launch_bounds__(256) head(const __grid_constant__ H
 struct Segment {  // where a parameter tensor's gradient is: `count` rows, `pitch` floats apart
   const float* rows;
   long long network_pitch;
-  int count, pitch, start, length;  // start: in the parameters
+  int count, pitch, start, length, run;  // start: in the parameters; run: rows that are added up first, see Cut
 };
 
 struct Update {
@@ -1487,15 +1528,27 @@ struct Update {
   int nesterov, steps, count, packed;  // P and W
 };
 
+// Runs of rows are added up each by itself, then all runs, both in order
+template <int RUN> DEVICE float total(const float* row, const Segment& s) {
+  float sum = 0.f;
+#pragma unroll(8 / RUN)
+  for (int j = 0; j < s.count; j += RUN) {
+    float run = row[(size_t)j * s.pitch];
+#pragma unroll
+    for (int i = 1; i < RUN; i++) run = add_as_memory(run, row[(size_t)(j + i) * s.pitch]);
+    sum += run;
+  }
+  return sum;
+}
+
 // SGD with momentum. A block has 256 parameters, all of one tensor (the flat row is padded to make it so).
 extern "C" __global__ void __launch_bounds__(256) update(const __grid_constant__ Update a) {
   const int k = blockIdx.y, i = blockIdx.x * 256 + threadIdx.x;
   const Segment s = a.segments[a.segment_of[blockIdx.x]];
+  wait_for_kernel_before();
   if (!a.active[k] || i - s.start >= s.length) return;
   const float* row = s.rows + k * s.network_pitch + (i - s.start);
-  float gradient = 0.f;
-#pragma unroll 8
-  for (int j = 0; j < s.count; j++) gradient += row[(size_t)j * s.pitch];
+  float gradient = s.run == 4 ? total<4>(row, s) : s.run == 2 ? total<2>(row, s) : total<1>(row, s);
   const size_t at = (size_t)k * a.count + i;
   const float old = a.parameters[at], rate = a.rates[(size_t)k * a.steps + a.step[k]];
   gradient = (a.mask[at] ? gradient : 0.f) + a.decay * old;
@@ -1513,15 +1566,17 @@ struct Finish {
   float* running;           // the same
   const float* correction;  // [channels]: n / (n - 1)
   const u8* active;
-  const float* losses;  // [K][blocks][2]
-  float* table;         // [K][steps][2]
+  const float* losses;  // [K][parts][blocks][2]
+  float* table;         // [K][steps][parts][2]
   int* step;
-  int training, channels, blocks, steps;
+  int training, channels, blocks, parts, steps;
 };
 
 // Running statistics, the step's loss and right answers, and on to the next step. One block a network.
 extern "C" __global__ void __launch_bounds__(256) finish(const __grid_constant__ Finish a) {
-  const int k = blockIdx.y, tid = threadIdx.x, step = a.step[k];
+  const int k = blockIdx.y, tid = threadIdx.x;
+  wait_for_kernel_before();
+  const int step = a.step[k];
   if (a.training && a.active[k])
     for (int c = tid; c < a.channels; c += 256) {
       const size_t at = (size_t)k * 2 * a.channels + c;
@@ -1529,10 +1584,11 @@ extern "C" __global__ void __launch_bounds__(256) finish(const __grid_constant__
       a.running[at + a.channels] =
           0.9f * a.running[at + a.channels] + 0.1f * (a.moments[at + a.channels] * a.correction[c]);
     }
-  if (tid < 2) {
+  if (tid < 2 * a.parts) {
+    const int part = k * a.parts + tid / 2;
     float s = 0.f;
-    for (int b = 0; b < a.blocks; b++) s += a.losses[((size_t)k * a.blocks + b) * 2 + tid];
-    a.table[((size_t)k * a.steps + step) * 2 + tid] = s;
+    for (int b = 0; b < a.blocks; b++) s += a.losses[((size_t)part * a.blocks + b) * 2 + tid % 2];
+    a.table[(((size_t)k * a.steps + step) * a.parts + tid / 2) * 2 + tid % 2] = s;
   }
   __syncthreads();
   if (tid == 0) a.step[k] = step + 1;
@@ -1574,8 +1630,8 @@ FORWARD(forward_16_middle,   4, 16, 16, 1, false, false,  8, 1, 4, 3, REGISTERS)
 FORWARD(forward_16_join,     4, 16, 16, 1, true,  false,  8, 1, 4, 3, REGISTERS)
 FORWARD(forward_32_down,     2, 16, 32, 2, true,  false,  8, 1, 8, 3, SHARED)
 FORWARD(forward_32_project,  2, 16, 32, 2, true,  true,   8, 1, 8, 3, SHARED)
-FORWARD(forward_32_middle,   4, 32, 32, 1, false, false,  8, 1, 4, 5, SHARED)
-FORWARD(forward_32_join,     4, 32, 32, 1, true,  false,  8, 1, 4, 2, SHARED)
+FORWARD(forward_32_middle,   3, 32, 32, 1, false, false, 16, 1, 4, 3, SHARED)
+FORWARD(forward_32_join,     2, 32, 32, 1, true,  false, 16, 1, 4, 2, SHARED)
 FORWARD(forward_64_down,     2, 32, 64, 2, true,  false,  8, 1, 4, 3, SHARED)
 FORWARD(forward_64_project,  2, 32, 64, 2, true,  true,   8, 1, 4, 3, SHARED)
 FORWARD(forward_64_middle,   1, 64, 64, 1, false, false,  8, 4, 8, 5, DEEP_WEIGHTS)
