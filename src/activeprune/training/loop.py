@@ -40,6 +40,10 @@ class Entry:
     resume: Checkpoint | None = None
     after_epoch: AfterEpoch | None = None
 
+    def expect(self, first: int) -> None:
+        """Begins to draw for its first epoch: `first`, or the one that its checkpoint stands before."""
+        self.feed.expect(first if self.resume is None else self.resume.epoch)
+
 
 def train(
     training: Training,
