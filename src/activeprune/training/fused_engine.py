@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
+from ..core.errors import InputError, listed
 from ..core.masks import Masks
 from ..data import Dataset, Feed, Images, Part, Shelf
 from ..networks.cifar_resnet import CifarResNet
 from .engine import EVALUATED, Lane, Snapshot
 from .fused import FusedResNets, why_not
+from .fused.layout import MOMENTUM
 from .member import Score
 from .result import State
 from .settings import Training
@@ -27,21 +29,24 @@ class Fused:
             raise EngineUnavailable(f"the fused kernels are not made for {training.network.name} trained like this")
         model = training.build(len(shelf.dataset.classes), shelf.pixels.shape[1])
         assert isinstance(model, CifarResNet)
-        self.training, self.shelf, self.device = training, shelf, device
-        self.networks = FusedResNets(
-            model.depth,
-            model.kind,
-            len(shelf.dataset.classes),
-            shelf.pixels,
-            shelf.labels,
-            members=count,
-            batch=training.batch,
-            momentum=training.momentum,
-            nesterov=training.nesterov,
-            weight_decay=training.weight_decay,
-            label_smoothing=training.label_smoothing,
-            augment=training.augment,  # type: ignore[arg-type]  # `fits` has looked
-        )
+        self.training, self.shelf, self.device, self.model = training, shelf, device, model
+        try:
+            self.networks = FusedResNets(
+                model.depth,
+                model.kind,
+                len(shelf.dataset.classes),
+                shelf.pixels,
+                shelf.labels,
+                members=count,
+                batch=training.batch,
+                momentum=training.momentum,
+                nesterov=training.nesterov,
+                weight_decay=training.weight_decay,
+                label_smoothing=training.label_smoothing,
+                augment=training.augment,  # type: ignore[arg-type]  # `fits` has looked
+            )
+        except ValueError as error:  # what `fits` has not seen: another engine can
+            raise EngineUnavailable(str(error)) from error
         self._used = 0
 
     def clear(self) -> None:
@@ -85,6 +90,8 @@ class FusedLane:
 
     def __init__(self, engine: Fused, slot: int, feed: Feed, start: Mapping[str, Tensor], masks: Masks | None) -> None:
         self.engine, self.networks, self.slot, self.masks = engine, engine.networks, slot, masks
+        if masks is not None:
+            masks.weights_of(engine.model)  # which refuses those of another network
         self.factors, self.tables = feed.factors, Tables(feed, engine.device)
         self.load(start)
 
@@ -119,8 +126,14 @@ class FusedLane:
 
     def load(self, state: Mapping[str, Tensor], momentum: Mapping[str, Tensor] | None = None) -> None:
         """Puts a state in place; pruned weights become 0."""
-        self._state = state
-        self.networks.place(self.slot, state, self.masks, momentum, *self.factors)
+        self._state, network = state, self.engine.training.network.name
+        known = {name + MOMENTUM for name in self.networks.layout.parameters}
+        if foreign := sorted({*(momentum or ())} - known):
+            raise InputError(f"the optimiser's state is not one of this {network}: {listed(foreign)}")
+        try:
+            self.networks.place(self.slot, state, self.masks, momentum, *self.factors)
+        except ValueError as error:
+            raise InputError(f"{network}: {error}") from error
 
     def optimizer_state(self) -> State:
         """Momentum by "parameter/momentum_buffer", on the CPU."""
