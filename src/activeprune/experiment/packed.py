@@ -17,7 +17,7 @@ from ..machine import one_thread
 from ..training import Result, Training
 from ..training.engine import Eager
 from ..training.engines import Engines
-from ..training.loop import Entry, train_together
+from ..training.loop import Entry, same_kernels, train_together
 from ..training.unavailable import EngineUnavailable
 from .compute import Compute, StepFailed
 from .executors import Local, Outcome
@@ -47,7 +47,7 @@ class Packed:
     def run(self, plan: Plan, observer: Observer) -> Outcome:
         """Works until nothing is left that can be computed."""
         queue = Queue(plan, self.store, Leases(self.store.root), observer)
-        with one_thread(self.compute.device), queue:
+        with one_thread(self.compute.device), same_kernels(), queue:  # for prunings, too, whatever is trained meanwhile
             shift = _Shift(self, queue)
             try:
                 shift.work()
