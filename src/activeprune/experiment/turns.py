@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ..training import Training
 from .steps import Step, Train
@@ -22,32 +22,32 @@ class Turns:
         self._passed_over: Counter[Shape] = Counter()
 
     def full(self, ready: Sequence[Step], room: Room) -> Sequence[Train]:
-        """A pack that need not wait for others to join: it is full, or has been passed over for as long as it would
-        take to fill it with what there is.
-        """
-        groups = _by_shape(ready)
-        shares = {shape: self._weight(shape, group) / (room(shape[0]) or math.inf) for shape, group in groups.items()}
-        enough = [shape for shape, share in shares.items() if share >= 1]
-        return self._turn(max(enough, key=shares.__getitem__), groups, room) if enough else []
+        """A pack that need not wait for others to join: it is full, or counts as full after a while."""
+        packs = _packs(ready, room)
+        shares = {shape: self._weight(shape, pack) / (room(shape[0]) or math.inf) for shape, pack in packs.items()}
+        return self._turn({shape: share for shape, share in shares.items() if share >= 1}, packs)
 
     def largest(self, ready: Sequence[Step], room: Room) -> Sequence[Train]:
         """The largest pack that there is."""
-        groups = _by_shape(ready)
-        return self._turn(max(groups, key=lambda s: self._weight(s, groups[s])), groups, room) if groups else []
+        packs = _packs(ready, room)
+        return self._turn({shape: self._weight(shape, pack) for shape, pack in packs.items()}, packs)
 
-    def _weight(self, shape: Shape, group: Sequence[Train]) -> int:
-        return len(group) * (1 + self._passed_over[shape])
+    def _weight(self, shape: Shape, pack: Sequence[Train]) -> int:
+        return len(pack) * (1 + self._passed_over[shape])
 
-    def _turn(self, shape: Shape, groups: dict[Shape, list[Train]], room: Room) -> Sequence[Train]:
-        self._passed_over.update(groups.keys() - {shape})
+    def _turn(self, weights: Mapping[Shape, float], packs: Mapping[Shape, Sequence[Train]]) -> Sequence[Train]:
+        if not weights:
+            return []
+        shape = max(weights, key=weights.__getitem__)
+        self._passed_over.update(packs.keys() - {shape})
         del self._passed_over[shape]
-        group = groups[shape]
-        return group[: room(shape[0])] if len(group) > 1 else group
+        return packs[shape]
 
 
-def _by_shape(ready: Sequence[Step]) -> dict[Shape, list[Train]]:
+def _packs(ready: Sequence[Step], room: Room) -> dict[Shape, Sequence[Train]]:
+    """Trainings by shape, no more of each than go together."""
     groups: dict[Shape, list[Train]] = defaultdict(list)
     for step in ready:
         if isinstance(step, Train):
             groups[step.shape].append(step)
-    return groups
+    return {shape: group[: room(shape[0])] if len(group) > 1 else group for shape, group in groups.items()}
