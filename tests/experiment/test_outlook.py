@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from statistics import median
 
 import pytest
 import torch
@@ -44,6 +45,23 @@ def test_time_is_the_work_of_all_but_no_less_than_the_longest_chain() -> None:
     several = plan_of(variants=["plain"], cycles=1, seeds=4)
     assert seconds(several, 4) == pytest.approx(2 * one)
     assert seconds(several, 2) == pytest.approx(4 * one)
+
+
+def test_a_training_in_a_pack_takes_as_long_as_the_pack() -> None:
+    """Eight at once take 1.2 s a step where one takes 0.5: a share of 0.15, but nobody is done sooner."""
+    steps = 10 * 351
+
+    def foretold(plan: Plan, processes: int = 1) -> float | None:
+        speeds = {alike(plan.trainings[0].training): Speed(0.15, 351, {1: 0.5, 8: 1.2})}
+        return outlook(plan, FolderStore("/nowhere"), speeds, processes).seconds
+
+    full = plan_of(variants=["plain"], cycles=1, seeds=8)  # eight T1, then eight R1
+    assert foretold(full) == pytest.approx(2 * 1.2 * steps)
+    assert foretold(full, 4) == pytest.approx(2 * 1.2 * steps)
+    several = plan_of(variants=["plain"], cycles=1, seeds=17)  # two packs and one alone, twice
+    assert foretold(several) == pytest.approx(2 * (1.2 + 1.2 + 0.5) * steps)
+    narrow = plan_of(variants=["plain"], cycles=3)  # T1; T2 and R1; T3 and R2; R3
+    assert foretold(narrow) == pytest.approx((0.5 + 0.6 + 0.6 + 0.5) * steps)
 
 
 def test_a_training_that_goes_on_from_its_first_epochs_counts_them_once() -> None:
@@ -111,6 +129,17 @@ def test_speeds_are_those_of_this_machine(tmp_path: Path) -> None:
     for number, speed_told in enumerate(told):
         elsewhere.put(f"{number:032x}", {"record.json": b"{}"}, {"machine": "an abacus", "speed": speed_told})
     assert speed.known(elsewhere, "cpu") == {}
+
+
+def test_speeds_of_packs_are_told_apart_by_their_size(tmp_path: Path) -> None:
+    run = Run.new("smoke", tmp_path / "run", changes={"variants": ["plain"], "cycles": 1, "seeds": 5})
+    run.go(pack=3)
+    found = speed.known(run.store, "cpu")[alike(run.study.training)]
+    told = [run.store.provenance(step.key) for step in run.plan.trainings]
+    assert sorted(found.packs) == sorted({provenance["pack"] for provenance in told})
+    assert found.most == 3
+    shares = [provenance["speed"]["seconds_per_step"] for provenance in told if provenance["pack"] == 3]
+    assert found.together(3) == pytest.approx(3 * median(shares))
 
 
 def test_a_few_steps_are_timed_on_request(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

@@ -1,6 +1,9 @@
 """Packs of trainings: the same plan, the same store, the same bytes. On a CPU the lanes of a pack take turns."""
 
 import json
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -8,13 +11,17 @@ import torch
 from torch import nn
 
 import activeprune as ap
-from activeprune.experiment.compute import Compute
+from activeprune.experiment.compute import FEEDS_KEPT, Compute
 from activeprune.experiment.helpers import Helpers
 from activeprune.experiment.leases import Leases
 from activeprune.experiment.observer import Observer
 from activeprune.experiment.packed import Packed
+from activeprune.experiment.plan import Plan
+from activeprune.experiment.reading import read_study
 from activeprune.experiment.runs import Run
 from activeprune.experiment.steps import Prune, Step, Train
+from activeprune.experiment.store import FolderStore
+from activeprune.training import Training
 from activeprune.training.engines import Engines
 from activeprune.training.loop import train_together
 from activeprune.training.unavailable import EngineUnavailable
@@ -121,6 +128,91 @@ def test_an_engine_that_turns_out_unable_is_replaced_and_nothing_is_lost(referen
     assert calls[:3] == [3, 3, 1]  # the second time the memory was too small: half as many
     assert len(refused) == 1
     assert contents(run.store.root) == contents(reference.store.root)
+
+
+def test_memory_that_does_not_suffice_limits_the_training_it_was_too_small_for() -> None:
+    one = Plan(read_study("smoke")).trainings[0].training
+    other = one.model_copy(update={"lr": 0.001})
+    engines = Engines(torch.device("cpu"), 8)
+    engines.limit(one, 2)
+    assert [engines.room(training, one.dataset()) for training in (one, other)] == [2, 8]
+
+
+def test_a_pack_of_another_shape_that_is_full_does_not_wait(tmp_path: Path) -> None:
+    """Two studies, one with three seeds and one with two, and room for two at once: all go in pairs but one."""
+    few = read_study("smoke", {**CHANGES, "variants": ["plain"], "cycles": 1})
+    more = read_study("smoke", {"variants": ["plain"], "cycles": 1, "seeds": 4, "lr": 0.02})
+    run = Run.new("smoke", tmp_path / "run")
+    compute = Compute(run.store, tmp_path / "checkpoints")
+    packed = Packed(run.store, compute, Engines(torch.device("cpu"), 2), lambda: None)
+    plan = Plan(few, more)
+    packed.run(plan, Observer())
+    packs = [run.store.provenance(step.key)["pack"] for step in plan.trainings]
+    assert sorted(packs) == [1, 1, *[2] * 12]
+
+
+@pytest.mark.parametrize("pack", [2, 7])
+def test_late_rewinding_in_packs_leaves_the_same_bytes(tmp_path: Path, pack: int) -> None:
+    """First epochs with a checkpoint, trainings that go on from it, and trainings that begin at a later epoch."""
+    late = {**CHANGES, "chain": "rewind", "rewind_epoch": 1, "epochs": "3ep"}
+    runs = []
+    for folder, size in (("alone", None), ("packed", pack)):
+        run = Run.new("smoke", tmp_path / folder / "run", changes=late)
+        outcome = run.go(pack=size)
+        assert outcome.blocked == outcome.failed == ()
+        runs.append(run)
+    alone, packed = (contents(run.store.root) for run in runs)
+    assert packed == alone
+    packs: dict[tuple, int] = Counter()
+    for step in runs[1].plan.steps.values():
+        if isinstance(step, Train):
+            told = runs[1].store.provenance(step.key)["pack"]
+            sort = step.first, step.last, step.resume is not None
+            packs[sort] = max(packs[sort], told)
+    most = min(pack, 3)
+    assert packs == {(0, 1, False): most, (0, None, True): most, (1, None, False): pack}
+
+
+def test_feeds_of_many_seeds_do_not_pile_up(tmp_path: Path) -> None:
+    training = Plan(read_study("smoke")).trainings[0].training
+    compute = Compute(FolderStore(tmp_path), tmp_path)
+    feeds = [compute.feed_by_rows(training, seed) for seed in range(FEEDS_KEPT + 5)]
+    assert compute.feed_by_rows.cache_info().currsize == FEEDS_KEPT
+    assert compute.feed_by_rows(training, FEEDS_KEPT) is feeds[FEEDS_KEPT]
+
+
+def test_data_are_loaded_once_for_all_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    training = Plan(read_study("smoke")).trainings[0].training
+    compute = Compute(FolderStore(tmp_path), tmp_path)
+    loads: list[str] = []
+
+    def slowly(chosen: Training):
+        loads.append(chosen.data.name)
+        time.sleep(0.05)
+        return dataset(chosen)
+
+    dataset = Training.dataset
+    monkeypatch.setattr(Training, "dataset", slowly)
+    with ThreadPoolExecutor(4) as pool:
+        found = {id(data) for data in pool.map(compute.dataset, [training] * 4)}
+    assert (len(found), loads) == (1, ["digits"])
+
+
+@pytest.mark.parametrize(
+    ("method", "asks"), [("global_magnitude", False), ("global_gradient", True), ("lookahead", True)]
+)
+def test_only_a_method_that_looks_at_data_asks_for_them(tmp_path: Path, method: str, asks: bool) -> None:
+    run = Run.new("smoke", tmp_path / "run", changes={"variants": ["plain"], "cycles": 1, "method": method})
+    compute = Compute(run.store, tmp_path)
+    asked: list[int] = []
+    feed = compute.feed
+    first, prune = [step for step in run.plan.steps.values() if step.kind != "init"][:2]
+    made = compute(first)
+    run.store.put(first.key, made.parts, made.provenance)
+    compute.feed = lambda training, seed: asked.append(seed) or feed(training, seed)  # type: ignore
+    assert isinstance(prune, Prune)
+    compute(prune)
+    assert bool(asked) == asks
 
 
 def test_a_damaged_start_is_made_again_before_its_pack(reference: Run, tmp_path: Path) -> None:

@@ -1,14 +1,17 @@
 """Several trainings side by side: each gets what it would get alone, to the bit."""
 
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
+from activeprune.core.randomness import torchs_own
 from activeprune.training import Checkpoint, train
 from activeprune.training.engine import Eager
-from activeprune.training.loop import Entry, train_together
+from activeprune.training.loop import Entry, _reproducible, train_together
 from tests.training.makers import half, same, same_result, start_of, training
 
 FULL = training(
@@ -83,6 +86,24 @@ def test_first_epochs_leave_checkpoints_to_go_on_from(last: int) -> None:
 def test_seconds_are_shared_out() -> None:
     results = together([entry(3), entry(4)])
     assert results[0].seconds == results[1].seconds > 0
+
+
+def test_a_training_that_ends_leaves_alone_what_another_thread_draws() -> None:
+    drawing, drawn = threading.Event(), []
+
+    def draw() -> None:
+        with torchs_own, torch.random.fork_rng(devices=[]):
+            torch.manual_seed(5)
+            drawing.set()
+            time.sleep(0.2)
+            drawn.append(float(torch.rand(())))
+
+    thread = threading.Thread(target=draw)
+    with _reproducible(CPU):
+        thread.start()
+        drawing.wait()
+    thread.join()
+    assert drawn == [float(torch.rand((), generator=torch.Generator().manual_seed(5)))]
 
 
 class GoingOn(Eager):

@@ -66,6 +66,10 @@ class Feed(ABC):
         return self._whole(part, self.batch if batch is None else whole("batch", batch, 1))
 
     @abstractmethod
+    def expect(self, epoch: int) -> None:
+        """Says that `training(epoch)` will be asked for: what it draws may be drawn meanwhile."""
+
+    @abstractmethod
     def _epoch(self, epoch: int) -> Iterator[Batch]: ...
 
     @abstractmethod

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from ..core.errors import InputError
-from .augment import augmented, draws
+from .ahead import Ahead
+from .augment import Draws, augmented
 from .feeds import Batch, Feed, Part
 from .images import Dataset, Images
 from .normalise import Normalisation, resized, scaled
@@ -34,11 +35,20 @@ class InMemory(Feed):
         super().__init__(split, seed, batch, augment, normalisation, device)
         self.resolution = resolution
         self._parts: dict[Part, Images] = {}
+        self._ahead = Ahead(seed, self.size)
         images = split.dataset.train
         if not isinstance(images, Images):
             raise InputError(f"data set {split.dataset.name!r} is decoded while training: it cannot lie in memory")
         if images.shape[0] != self.channels:
             raise InputError(f"normalisation of {self.channels} channels: the images have {images.shape[0]}")
+
+    def expect(self, epoch: int) -> None:
+        """Begins to draw for an epoch, in a thread."""
+        self._ahead.expect(epoch)
+
+    def draws(self, epoch: int) -> Draws:
+        """Order, crops and flips of an epoch, on the CPU."""
+        return self._ahead.take(epoch)
 
     def part(self, part: Part) -> Images:
         """The images of a part on the device, as bytes; brought there when they are first asked for."""
@@ -50,7 +60,7 @@ class InMemory(Feed):
 
     def _epoch(self, epoch: int) -> Iterator[Batch]:
         train = self.part("train")
-        drawn = draws(self.seed, epoch, len(train)).to(self.device)
+        drawn = self.draws(epoch).to(self.device)
         for start in range(0, self.steps * self.batch, self.batch):
             rows = slice(start, start + self.batch)
             chosen = drawn.order[rows]

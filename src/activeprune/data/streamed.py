@@ -50,6 +50,9 @@ class Streamed(Feed):
         self.resolution = resolution
         self.workers = workers
 
+    def expect(self, epoch: int) -> None:
+        """Nothing: what takes long are the files, and workers begin with these when they are asked for."""
+
     def _epoch(self, epoch: int) -> Iterator[Batch]:
         files = _files(self.split.train)
         draw = generator(self.seed, "data", epoch)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import platform
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,8 @@ from .store import Store
 
 OnEpoch = Callable[[Step, Epoch, int], None]  # the step, the epoch that ended, and how many there are
 SECONDS_BETWEEN_CHECKPOINTS = 30.0
+FEEDS_KEPT = 64  # by rows: of two packs
+DATASETS_KEPT = 4
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,9 @@ class Compute:
         self.seconds_between_checkpoints = seconds_between_checkpoints
         self.tell: Callable[[str], None] = lambda line: None  # of a checkpoint that was damaged, say
         self._feeds: dict[tuple[str, int], Feed] = {}
+        self.feed_by_rows = lru_cache(FEEDS_KEPT)(self._feed_by_rows)
         self._data: dict[str, Dataset] = {}
+        self._loading = threading.Lock()  # one thread loads, and the others get the same
 
     def __call__(self, step: Step, on_epoch: OnEpoch | None = None) -> Made:
         """The result of a step whose inputs are in the store."""
@@ -168,19 +173,21 @@ class Compute:
         else:
             n_x, n_ap = Budget(step.p, step.q).split(masks.alive)
         known = METHODS[step.method]
-        feed = self.feed(step.training, step.seed)
         count = step.score_batches or known.batches or 0
         return prune_cycle(
             step.method, model, masks, n_x, n_ap, start,
             rule=step.rule,
             scope=step.scope,
-            batches=list(feed.scoring(step.cycle, count)) if known.batches else None,
+            batches=list(self._scoring(step, count)) if known.batches else None,
             loss_fn=partial(cross_entropy, label_smoothing=step.training.label_smoothing),
-            graph=trace(model, next(feed.scoring(step.cycle, 1))[0][:2]) if known.graph else None,
+            graph=trace(model, next(self._scoring(step, 1))[0][:2]) if known.graph else None,
             seed=step.seed,
             cycle=step.cycle,
             options=dict(step.options),
         )  # fmt: skip
+
+    def _scoring(self, step: Prune, count: int) -> Iterator[tuple[Tensor, Tensor]]:
+        return self.feed(step.training, step.seed).scoring(step.cycle, count)
 
     def _state(self, step: Init | Train) -> dict[str, Tensor]:
         if isinstance(step, Init):
@@ -197,11 +204,12 @@ class Compute:
     def dataset(self, training: Training) -> Dataset:
         """The data of a training; the last ones are kept, for all seeds."""
         told = training.data.model_dump_json(include={"name", "path", "content"})
-        found = self._data.get(told)
-        if found is None:
-            found = training.dataset()
-            self._data = {told: found}
-        return found
+        with self._loading:
+            found = self._data.pop(told, None) or training.dataset()
+            self._data[told] = found  # as the last one
+            if len(self._data) > DATASETS_KEPT:
+                del self._data[next(iter(self._data))]
+            return found
 
     def feed(self, training: Training, seed: int) -> Feed:
         """Batches of a run; the last one is kept, since steps of one seed follow each other."""
@@ -211,6 +219,10 @@ class Compute:
             found = training.feed(seed, self.device, self.workers, self.dataset(training))
             self._feeds = {told: found}
         return found
+
+    def _feed_by_rows(self, training: Training, seed: int) -> Feed:
+        """For an engine that has all images on its device, and asks which ones, in which order and how scaled."""
+        return training.feed(seed, dataset=self.dataset(training))
 
     def _checkpoint_path(self, step: Step) -> Path:
         return self.checkpoints / f"{step.key}.safetensors"

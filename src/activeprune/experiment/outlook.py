@@ -103,25 +103,34 @@ def _all_inputs(steps: Iterable[Step]) -> dict[str, Step]:
     return found
 
 
-def _seconds(missing: Iterable[Step], speeds: Mapping[str, Speed], processes: int) -> float | None:
+def _seconds(missing: tuple[Step, ...], speeds: Mapping[str, Speed], processes: int) -> float | None:
     """The work of all, shared by the processes; but no less than the longest chain of steps that wait for each other.
 
-    Prunings take seconds where trainings take minutes, and count nothing.
+    Trainings of one shape with as many others before them go side by side, as far as that was measured, and each then
+    takes as long as its pack. Prunings take seconds where trainings take minutes, and count nothing.
     """
-    own: dict[str, float] = {}
-    chain: dict[str, float] = {}  # until a step is done
-    for step in missing:  # inputs come before what needs them
-        seconds = 0.0
-        if isinstance(step, Train):
-            speed = speeds.get(alike(step.training))
-            if speed is None:
-                return None
-            begin = step.first if step.resume is None else step.resume.last or 0
-            end = speed.of(step.training, begin)
-            seconds = end if step.last is None else end - speed.of(step.training, step.last)
-        own[step.key] = seconds
-        chain[step.key] = seconds + max((chain.get(used.key, 0.0) for used in step.inputs.values()), default=0.0)
-    return max(sum(own.values()) / processes, max(chain.values(), default=0.0))
+    trainings = [step for step in missing if isinstance(step, Train)]
+    depth = _along_chains(missing, {step.key: 1 for step in trainings})
+    beside = Counter((step.shape, depth[step.key]) for step in trainings)
+    work, own = 0.0, {}
+    for step in trainings:
+        speed = speeds.get(alike(step.training))
+        if speed is None:
+            return None
+        count = beside[step.shape, depth[step.key]]
+        steps = speed.steps_of(step.training, step.first if step.resume is None else step.resume.last or 0, step.last)
+        own[step.key] = steps * speed.together(min(count, speed.most))
+        work += steps * speed.in_packs(count) / count
+    return max(work / processes, max(_along_chains(missing, own).values(), default=0.0))
+
+
+def _along_chains(steps: tuple[Step, ...], own: Mapping[str, float]) -> dict[str, float]:
+    """By key, what steps have of their own, added up over the longest chain that ends there."""
+    found: dict[str, float] = {}
+    for step in steps:  # inputs come before what needs them
+        longest = max((found.get(used.key, 0.0) for used in step.inputs.values()), default=0.0)
+        found[step.key] = own.get(step.key, 0.0) + longest
+    return found
 
 
 def _disk(plan: Plan, missing: tuple[Step, ...]) -> int:

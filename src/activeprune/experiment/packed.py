@@ -1,22 +1,23 @@
-"""Trainings of one shape side by side, on one GPU; what has to be pruned or loaded is, meanwhile."""
+"""Trainings of one shape side by side, on one GPU; what has to be pruned, loaded or kept is, meanwhile."""
 
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import torch
 
 from ..core.errors import InputError
-from ..data import Feed
 from ..machine import one_thread
-from ..training import Training
+from ..training import Result, Training
 from ..training.engine import Eager
 from ..training.engines import Engines
-from ..training.loop import Entry, train_together
+from ..training.loop import Entry, same_kernels, train_together
 from ..training.unavailable import EngineUnavailable
 from .compute import Compute, StepFailed
 from .executors import Local, Outcome
@@ -26,8 +27,7 @@ from .plan import Plan
 from .queue import Queue
 from .steps import Step, Train
 from .store import Damaged, FolderStore, Missing
-
-Shape = tuple[Training, int, int | None]
+from .turns import Room, Turns
 
 _log = logging.getLogger(__name__)
 
@@ -47,13 +47,12 @@ class Packed:
     def run(self, plan: Plan, observer: Observer) -> Outcome:
         """Works until nothing is left that can be computed."""
         queue = Queue(plan, self.store, Leases(self.store.root), observer)
-        pruning, loading = (ThreadPoolExecutor(1, thread_name_prefix=name) for name in ("prune", "load"))
-        with one_thread(self.compute.device), queue:
+        with one_thread(self.compute.device), same_kernels(), queue:  # for prunings, too, whatever is trained meanwhile
+            shift = _Shift(self, queue)
             try:
-                _Shift(self, queue, pruning, loading).work()
+                shift.work()
             finally:
-                for pool in (pruning, loading):
-                    pool.shutdown(cancel_futures=True)
+                shift.close()
             return Outcome(queue.computed, plan.todo(self.store).blocked, tuple(queue.failed.values()))
 
 
@@ -67,75 +66,105 @@ class _Pack:
 
 
 class _Shift:
-    """The work on one plan: packs here, prunings in one thread, and loading in another, so that it waits for none."""
+    """The work on one plan: packs are trained here. Three threads prune, load the next pack, and keep what came out.
 
-    def __init__(self, packed: Packed, queue: Queue, pruning: ThreadPoolExecutor, loading: ThreadPoolExecutor) -> None:
+    What is ready may be pruned, and a full pack may be loaded, as soon as a thread has put into the store what it
+    needs. How many go together is found out here alone, since that may have to be measured.
+    """
+
+    def __init__(self, packed: Packed, queue: Queue) -> None:
         self.compute, self.engines, self.after_step = packed.compute, packed.engines, packed.after_step
-        self.queue, self.pruning, self.loading = queue, pruning, loading
+        self.queue, self.turns = queue, Turns()
         self.others = Local(packed.store, packed.compute, packed.after_step)
-        self.pending: set[Future[None]] = set()  # prunings under way
         self.prepared: _Pack | None = None
-        self._feeds: dict[tuple[Training, int], Feed] = {}
+        self.under_way: set[Future[None]] = set()  # prunings, and results that are being kept
+        self.over = False
+        pools = (ThreadPoolExecutor(1, name) for name in ("prune", "load", "keep"))
+        self._pruning, self._loading, self._keeping = pools
+        self._kept: Future[None] | None = None  # or about to be: the latest pack
+        self._rooms: dict[Training, int] = {}
+        self._lock = threading.RLock()  # of `prepared`, `under_way` and `over`
 
     def work(self) -> None:
         """Until nothing is left."""
         while True:
+            self._look_after()
             self._prune_beside()
-            pack = self.prepared or self._taken(self._filled if self.pending else self._largest)
-            self.prepared = None
-            if pack is not None:
-                self.prepared = self._taken(self._filled)  # the next one, if it is full already
+            if (pack := self._next()) is not None:
+                self._prepare(self._room)
                 self._train(pack)
-                self.after_step()
-            elif self.pending:
-                wait(self.pending, return_when=FIRST_COMPLETED)
+            elif busy := self._busy():
+                wait(busy, return_when=FIRST_COMPLETED)
             elif not self._waited():
                 return
 
+    def close(self) -> None:
+        """Ends the threads. What was trained is kept first, whatever has happened."""
+        with self._lock:
+            self.over = True
+        self._keeping.shutdown()
+        for pool in (self._pruning, self._loading):
+            pool.shutdown(cancel_futures=True)
+        if self._kept in self.under_way and (error := self._kept.exception()) is not None:  # else it has been raised
+            self.queue.observer.trouble(str(error))
+
+    def _busy(self) -> set[Future[None]]:
+        with self._lock:
+            return self.under_way.copy()
+
+    def _look_after(self) -> None:
+        """Raises what went wrong in the threads."""
+        with self._lock:
+            done = {future for future in self.under_way if future.done()}
+            self.under_way -= done
+        for future in done:
+            future.result()
+
     def _prune_beside(self) -> None:
-        """Gives what is ready and no training to the thread, and looks at what became of the last."""
-        for step in self.queue.take(_no_trainings, wait=False):
-            self.pending.add(self.pruning.submit(self.others.one, step, self.queue, self.queue.observer))
-        for future in [future for future in self.pending if future.done()]:
-            self.pending.remove(future)
-            future.result()  # raises what went wrong there
+        """Gives what is ready and no training to the thread."""
+        with self._lock:
+            for step in [] if self.over else self.queue.take(_no_trainings, wait=False):
+                self.under_way.add(self._pruning.submit(self._prune, step))
+
+    def _prune(self, step: Step) -> None:
+        self.others.one(step, self.queue, self.queue.observer)
+        self._prepare(self._rooms.get)
+
+    def _next(self) -> _Pack | None:
+        """The pack that is prepared, or one that is full, or what there is if nothing can add to it."""
+        with self._lock:
+            pack, self.prepared = self.prepared, None
+            return pack or self._taken(self.turns.full if self.under_way else self.turns.largest, self._room)
+
+    def _prepare(self, room: Room) -> None:
+        """Takes and loads the next pack, if it is full already."""
+        with self._lock:
+            if self.prepared is None and not self.over:
+                self.prepared = self._taken(self.turns.full, room)
 
     def _waited(self) -> bool:
         """Waits for what other processes hold, and does what they leave; False if nothing is left."""
-        steps = self.queue.take(lambda ready: _no_trainings(ready)[:1] or self._largest(ready))
+        steps = self.queue.take(lambda ready: _no_trainings(ready)[:1] or self.turns.largest(ready, self._room))
         trainings = [step for step in steps if isinstance(step, Train)]
         if trainings:
-            self._train(self._loading(trainings))
+            self._train(self._loaded(trainings))
         for step in _no_trainings(steps):
             self.others.one(step, self.queue, self.queue.observer)
         return bool(steps)
 
-    def _taken(self, choose: Callable[[Sequence[Step]], Sequence[Step]]) -> _Pack | None:
-        steps = [step for step in self.queue.take(choose, wait=False) if isinstance(step, Train)]
-        return self._loading(steps) if steps else None
+    def _taken(self, choose: Callable[[Sequence[Step], Room], Sequence[Train]], room: Room) -> _Pack | None:
+        steps = self.queue.take(lambda ready: choose(ready, room), wait=False)
+        trainings = [step for step in steps if isinstance(step, Train)]
+        return self._loaded(trainings) if trainings else None
 
-    def _loading(self, steps: list[Train]) -> _Pack:
+    def _loaded(self, steps: list[Train]) -> _Pack:
         training = steps[0].training
         by_rows = self.engines.by_rows(training, self.compute.dataset(training))
-        return _Pack(steps, by_rows, self.loading.submit(self._entries, steps, by_rows))
+        return _Pack(steps, by_rows, self._loading.submit(self._entries, steps, by_rows))
 
-    def _largest(self, ready: Sequence[Step]) -> Sequence[Train]:
-        """The largest group of one shape, as many as go together."""
-        groups: dict[Shape, list[Train]] = defaultdict(list)
-        for step in ready:
-            if isinstance(step, Train):
-                groups[step.shape].append(step)
-        largest = max(groups.values(), key=len, default=[])
-        return largest[: self._room(largest)] if len(largest) > 1 else largest
-
-    def _filled(self, ready: Sequence[Step]) -> Sequence[Train]:
-        """The same, if it is full: else prunings that are under way may add to it."""
-        pack = self._largest(ready)
-        return pack if pack and len(pack) == self._room(pack) else []
-
-    def _room(self, steps: Sequence[Train]) -> int:
-        training = steps[0].training
-        return self.engines.room(training, self.compute.dataset(training))
+    def _room(self, training: Training) -> int:
+        self._rooms[training] = room = self.engines.room(training, self.compute.dataset(training))
+        return room
 
     def _train(self, pack: _Pack) -> None:
         """Trains a pack and keeps what comes out."""
@@ -154,10 +183,10 @@ class _Shift:
             self.queue.observer.trouble(str(error))
         except EngineUnavailable as error:  # seen only when it was tried
             self.engines.refuse(training, kind, str(error))
-            self._give_back(steps)
+            self._pack_anew(steps)
         except torch.cuda.OutOfMemoryError as error:
             self._halve(training, len(steps), error)
-            self._give_back(steps)
+            self._pack_anew(steps)
         except InputError:  # of the data or the machine: nothing else would go better
             raise
         except Exception as error:  # whatever a network of the user's own does: to all of them
@@ -166,31 +195,55 @@ class _Shift:
                 self.queue.fail(step, StepFailed(f"train {step.key}: {type(error).__name__}: {error}"))
         else:
             how = {"engine": kind.__name__.lower(), "pack": len(steps)}
-            for step, entry, result in zip(steps, entries, results, strict=True):
-                self.queue.finish(step, self.compute.made(step, entry, result, **how))
-                self.compute.forget(step)
+            self._hand_over(partial(self._keep, steps, entries, results, how))
+
+    def _hand_over(self, keep: Callable[[], None]) -> None:
+        """Lets the thread keep a pack's results, once those of the pack before it are in the store."""
+        before, self._kept = self._kept, self._keeping.submit(keep)
+        with self._lock:
+            self.under_way.add(self._kept)
+        if before is not None:
+            before.result()
+
+    def _keep(self, steps: list[Train], entries: list[Entry], results: list[Result], how: dict[str, Any]) -> None:
+        """Puts what came out into the store, and begins with what was waiting for it."""
+        for step, entry, result in zip(steps, entries, results, strict=True):
+            self.queue.finish(step, self.compute.made(step, entry, result, **how))
+            self.compute.forget(step)
+        if not self.over:
+            self._prune_beside()
+            self._prepare(self._rooms.get)
+            self.after_step()
 
     def _halve(self, training: Training, count: int, error: Exception) -> None:
         if count == 1:
             raise InputError(f"{training.network.name}: the GPU's memory does not hold one network") from error
-        self.engines.most = count // 2
-        self.queue.observer.trouble(
-            f"{count} networks do not fit into the GPU's memory: {self.engines.most} at once are tried"
-        )
+        half = count // 2
+        self.engines.limit(training, half)
+        self.queue.observer.trouble(f"{count} networks do not fit into the GPU's memory: {half} at once are tried")
+
+    def _pack_anew(self, steps: Sequence[Train]) -> None:
+        """Gives a pack back, and the next one of its sort: another number goes together now."""
+        training = steps[0].training
+        with self._lock:
+            self._rooms.pop(training, None)
+            self._give_back(steps)
+            if self.prepared is not None and self.prepared.steps[0].training == training:
+                self._give_back(self.prepared.steps)
+                self.prepared = None
 
     def _give_back(self, steps: Sequence[Train]) -> None:
         for step in steps:
             self.queue.release(step)
 
     def _entries(self, steps: Sequence[Train], by_rows: bool) -> list[Entry]:
-        """What trainings start from. With `by_rows` their images lie on the device already, for all seeds."""
-        feed = self._rows if by_rows else self.compute.feed
-        return [self.compute.entry(step, feed(step.training, step.seed), self.queue.observer.epoch) for step in steps]
-
-    def _rows(self, training: Training, seed: int) -> Feed:
-        if (training, seed) not in self._feeds:
-            self._feeds[training, seed] = training.feed(seed, dataset=self.compute.dataset(training))
-        return self._feeds[training, seed]
+        """What trainings start from, with their first epochs being drawn."""
+        feed = self.compute.feed_by_rows if by_rows else self.compute.feed
+        tell = self.queue.observer.epoch
+        entries = [self.compute.entry(step, feed(step.training, step.seed), tell) for step in steps]
+        for step, entry in zip(steps, entries, strict=True):
+            entry.expect(step.first)
+        return entries
 
 
 def _no_trainings(ready: Sequence[Step]) -> list[Step]:

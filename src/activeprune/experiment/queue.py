@@ -31,7 +31,7 @@ def one(ready: Sequence[Step]) -> Sequence[Step]:
 class Queue:
     """Ready steps of a plan, taken with a lease each, so that others on the same store leave them alone.
 
-    As a context manager it keeps the leases of what was taken, and gives them back at the end.
+    Threads may share it. As a context manager it keeps the leases of what was taken, and gives them back at the end.
     """
 
     def __init__(self, plan: Plan, store: FolderStore, leases: Leases, observer: Observer) -> None:
@@ -40,6 +40,7 @@ class Queue:
         self.computed = 0
         self._held: dict[str, tuple[Lease, float]] = {}  # by key: the lease, and when work on it began
         self._tries: Counter[str] = Counter()
+        self._lock = threading.RLock()  # no two threads take the same step
         self._over = threading.Event()
         self._renewing = threading.Thread(target=self._renew, daemon=True)
 
@@ -61,13 +62,14 @@ class Queue:
         It waits while all that is ready is in the hands of other processes, unless told not to.
         """
         while True:
-            todo = self.plan.todo(self.store)
-            self.observer.planned(todo)
-            ready = [step for step in todo.ready if step.key not in self.failed and step.key not in self._held]
-            if not ready:
-                return []
-            free = [step for step in ready if self.leases.holder(step.key) is None]
-            taken = self._claimed(choose(free))
+            with self._lock:
+                todo = self.plan.todo(self.store)
+                self.observer.planned(todo)
+                ready = [step for step in todo.ready if step.key not in self.failed and step.key not in self._held]
+                if not ready:
+                    return []
+                free = [step for step in ready if self.leases.holder(step.key) is None]
+                taken = self._claimed(choose(free))
             if taken or not wait:
                 return taken
             time.sleep(SECONDS_TO_WAIT)
@@ -78,7 +80,8 @@ class Queue:
         if lost := {name: part for name, part in made.parts.items() if not self.store.has(step.key, name)}:
             self.observer.trouble(f"{step.kind} {step.key} came out differently this time: its first record is kept")
             self.store.put(step.key, lost, made.provenance)
-        self.computed += 1
+        with self._lock:
+            self.computed += 1
         self.observer.finished(step, self._release(step.key))
 
     def fail(self, step: Step, error: StepFailed) -> None:

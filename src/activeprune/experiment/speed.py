@@ -7,11 +7,13 @@ import json
 import os
 import time
 from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from itertools import islice
 from statistics import median
 from typing import Any, get_args
 
+import numpy as np
 import torch
 
 from ..data import Feed, Part
@@ -29,14 +31,39 @@ FEWEST_STEPS = 2
 
 @dataclass(frozen=True)
 class Speed:
-    """Seconds that a step takes, its share of evaluation included, and steps in an epoch."""
+    """Seconds that a step takes, its share of evaluation included, and steps in an epoch.
+
+    Of trainings side by side `seconds` is each one's share; `packs` says how long a step of all took, by their number.
+    """
 
     seconds: float
     steps: int
+    packs: Mapping[int, float] = field(default_factory=dict)
 
-    def of(self, training: Training, first: int = 0) -> float:
-        """Seconds of a training from epoch `first` on."""
-        return self.seconds * (training.epochs.steps(self.steps) - first * self.steps)
+    @property
+    def most(self) -> int:
+        """How many were trained side by side."""
+        return max(self.packs, default=1)
+
+    def together(self, count: int) -> float:
+        """Seconds of a step of so many networks side by side, at most `most`: measured, or between what was.
+
+        >>> Speed(0.1, 100, {1: 0.4, 8: 1.1}).together(2)
+        0.5
+        """
+        known = self.packs or {1: self.seconds}
+        sizes = sorted(known)
+        return float(np.interp(count, sizes, [known[size] for size in sizes]))
+
+    def in_packs(self, count: int) -> float:
+        """Seconds of a step of so many networks, one pack after the other."""
+        packs, rest = divmod(count, self.most)
+        return packs * self.together(self.most) + (self.together(rest) if rest else 0.0)
+
+    def steps_of(self, training: Training, first: int = 0, last: int | None = None) -> int:
+        """Steps of a training from epoch `first` on, until before epoch `last`."""
+        end = training.epochs.steps(self.steps)
+        return (end if last is None else min(end, last * self.steps)) - first * self.steps
 
     def told(self, training: Training) -> dict[str, Any]:
         """For the provenance of a training."""
@@ -50,15 +77,24 @@ def alike(training: Training) -> str:
 
 
 def known(store: Store, device: str) -> dict[str, Speed]:
-    """Of trainings in the store that were computed on such a machine: the median of those that are alike."""
+    """Of trainings in the store that were computed on such a machine: the median of those that are alike, for packs of
+    each size.
+    """
     with one_thread(device):  # as trainings are
         here = described(torch.device(device))
-    found = defaultdict(list)
+    shares: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    steps: dict[str, int] = {}
     for entry in store.list():
         provenance = store.provenance(entry.key)
         if provenance.get("machine") == here and isinstance(told := provenance.get("speed"), dict):
-            found[told["of"]].append(Speed(told["seconds_per_step"], told["steps_per_epoch"]))
-    return {of: Speed(median(s.seconds for s in speeds), speeds[0].steps) for of, speeds in found.items()}
+            shares[told["of"]][provenance.get("pack", 1)].append(told["seconds_per_step"])
+            steps[told["of"]] = told["steps_per_epoch"]
+    return {of: _summed_up(by_pack, steps[of]) for of, by_pack in shares.items()}
+
+
+def _summed_up(shares: Mapping[int, list[float]], steps: int) -> Speed:
+    every = [share for found in shares.values() for share in found]
+    return Speed(median(every), steps, {pack: pack * median(found) for pack, found in shares.items()})
 
 
 def measured(training: Training, device: str) -> Speed:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -11,11 +12,12 @@ from ..core.calling import eval_mode
 from ..core.errors import InputError
 from ..core.masks import Masks
 from ..data import Feed, Part, Shelf, resized, scaled, shown
-from .ahead import Ahead
+from .counts import BatchCounts
 from .engine import EVALUATED, Lane
 from .member import Member, Score
 from .result import State
 from .settings import Training
+from .tables import Tables
 from .unavailable import EngineUnavailable
 
 WARM_UP = 3  # steps before the capture, in which libraries choose their kernels and allocate
@@ -58,6 +60,9 @@ class Captured:
             self._graph = self._captured()
         for _ in range(steps):
             self._graph.replay()
+        for lane in lanes:
+            assert isinstance(lane, CapturedLane)
+            lane.batches.add(steps)
 
     def score(self, lanes: Sequence[Lane]) -> list[dict[Part, Score]]:
         """How well each does on its validation images and on the test images: one stream each, one wait for all."""
@@ -91,26 +96,54 @@ class Captured:
         for lane in self._lanes:
             lane.stream.wait_stream(here)
             with torch.cuda.stream(lane.stream):
+                with lane.batches.measured():
+                    lane.one_step()
                 for _ in range(WARM_UP):
                     lane.at.zero_()
-                    lane.one_step()
+                    lane.uncounted_step()
             here.wait_stream(lane.stream)
         torch.cuda.synchronize(self.device)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # another thread may be pruning
-            here = torch.cuda.current_stream(self.device)
+        with (
+            self._explained(),
+            torch.cuda.stream(here),  # which is the current one again, too, if the capture does not end well
+            torch.cuda.graph(graph, capture_error_mode="thread_local"),  # another thread may be pruning
+        ):
+            self._record()
+        return graph
+
+    def _record(self) -> None:
+        """A step of every lane, each on its own stream; all of these join again, or the capture could not end."""
+        here = torch.cuda.current_stream(self.device)
+        begun: list[CapturedLane] = []
+        try:
             for lane in self._lanes:
                 lane.stream.wait_stream(here)
+                begun.append(lane)
                 with torch.cuda.stream(lane.stream):
-                    lane.one_step()
-            for lane in self._lanes:
+                    lane.uncounted_step()
+        finally:
+            for lane in begun:
                 here.wait_stream(lane.stream)
-        return graph
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """What went wrong in a capture: a lack of memory, also where ending it raises more, or a step that waits."""
+        try:
+            yield
+        except RuntimeError as error:
+            cause: BaseException | None = error
+            while cause is not None and not isinstance(cause, torch.cuda.OutOfMemoryError):
+                cause = cause.__context__
+            if cause is not None:
+                raise cause from None
+            why = str(error).partition("\n")[0]
+            raise EngineUnavailable(f"a step of {self.training.network.name} cannot be recorded ({why})") from error
 
     def _refuse_randomness(self) -> None:
         """What a network draws by itself would be the same in every replay."""
         before = torch.cuda.get_rng_state(self.device)
-        self._lanes[0].one_step()
+        self._lanes[0].uncounted_step()
         if not torch.equal(before, torch.cuda.get_rng_state(self.device)):
             raise EngineUnavailable(f"{self.training.network.name} draws random numbers in training, such as dropout")
 
@@ -127,54 +160,51 @@ class CapturedLane(Member):
         self.check_output(feed.evaluation("validation"), len(feed.classes))
         self.names = list(dense)
         self.shelf, self.stream = shelf, torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-        steps, batch = feed.steps, training.batch
-        self.rows = torch.zeros(steps, batch, dtype=torch.int64, device=device)
-        self.shift = torch.zeros(steps, batch, 2, dtype=torch.int64, device=device)
-        self.flip = torch.zeros(steps, batch, dtype=torch.bool, device=device)
-        self.rates = torch.zeros(steps, device=device)
-        self.losses = torch.zeros(steps, device=device)
+        self.tables = Tables(feed, device)
+        self.losses = torch.zeros(feed.steps, device=device)
         self.at = torch.zeros(1, dtype=torch.int64, device=device)
         self.right = torch.zeros((), dtype=torch.int64, device=device)
         self.scale, self.offset = (factor.to(device) for factor in feed.factors)
+        self.batches = BatchCounts(model)
         self._make_optimizer_state()
 
     def take_on(self, feed: Feed, start: Mapping[str, Tensor], masks: Masks | None) -> None:
         """Begins another training of the same shape: everything that the graph knows keeps its place."""
-        chosen = dict(masks) if masks is not None else {}
+        chosen: Mapping[str, Tensor] = {} if masks is None else masks
+        if masks is not None:
+            masks.weights_of(self.model)  # which refuses those of another network
         if foreign := chosen.keys() - set(self.names):
             raise EngineUnavailable(f"masks of {sorted(foreign)[0]}, which is not pruned by default")
         for name, mask in zip(self.names, self._masks, strict=True):
             mask.copy_(chosen[name]) if name in chosen else mask.fill_(1)
         for factor, own in zip(feed.factors, (self.scale, self.offset), strict=True):
             own.copy_(factor)
-        self.feed = feed
-        self.part_rows = {part: feed.split.rows[part].to(self.device) for part in feed.split.rows}
-        self.ahead = Ahead(feed.seed, feed.size)
+        self.tables.take_on(feed)
         self.load(start)
         self.load_optimizer_state({})
 
     def begin(self, epoch: int, rates: Tensor) -> None:
         """Puts an epoch's order, crops, flips and learning rates in place."""
-        drawn, used = self.ahead.take(epoch), self.feed.steps * self.training.batch
-        order = self.part_rows["train"][drawn.order[:used].to(self.device)]
-        self.rows.copy_(order.view_as(self.rows))
-        self.shift.copy_(drawn.shift[:used].view(self.shift.shape))
-        self.flip.copy_(drawn.flip[:used].view(self.flip.shape))
-        self.rates[: len(rates)].copy_(rates)
+        self.tables.fill(epoch, rates)
         self.at.zero_()
         self.right.zero_()
         self.count = len(rates)
 
     def one_step(self) -> None:
         """The step at `at`; nothing in it waits, and all that it reads and writes has a fixed place."""
-        at = self.at
-        rows = self.rows[at].flatten()
-        pixels = shown(self.shelf.pixels[rows], self.training.augment, self.shift[at].flatten(0, 1), self.flip[at][0])
-        self.rate.copy_(self.rates[at][0])
+        at, tables = self.at, self.tables
+        rows, shift, flip = tables.order[at][0], tables.shift[at][0], tables.flip[at][0]
+        pixels = shown(self.shelf.pixels[rows], self.training.augment, shift, flip)
+        self.rate.copy_(tables.rates[at][0])
         loss, correct = self.step(self._input(pixels), self.shelf.labels[rows])
         self.losses.index_copy_(0, at, loss.view(1))
         self.right += correct
-        at.add_(1).clamp_(max=len(self.rows) - 1)  # a lane that has left goes on and must not leave its tables
+        at.add_(1).clamp_(max=len(tables.order) - 1)  # a lane that has left goes on and must not leave its tables
+
+    def uncounted_step(self) -> None:
+        """The same, but batch norms do not count it."""
+        with self.batches.left_out():
+            self.one_step()
 
     def end(self) -> tuple[list[float], int]:
         """The loss of every step since `begin`, and the number of right answers; waits for the device."""
@@ -200,13 +230,13 @@ class CapturedLane(Member):
         """Loss and right answers, added up over the images of a part; stays on the device."""
         total = torch.zeros(2, dtype=torch.float64, device=self.device)
         with eval_mode(self.model):
-            for rows in torch.split(self.part_rows[part], EVALUATION_BATCH):
+            for rows in torch.split(self.tables.rows[part], EVALUATION_BATCH):
                 total += self.sums(self._input(self.shelf.pixels[rows]), self.shelf.labels[rows])
         return total
 
     def scored(self, part: Part, loss: float, right: float) -> Score:
         """Those sums as means."""
-        count = len(self.part_rows[part])
+        count = len(self.tables.rows[part])
         return Score(int(right) / count, loss / count)
 
     def _input(self, pixels: Tensor) -> Tensor:

@@ -38,9 +38,18 @@ class Engines:
         self._kept: tuple[tuple[Training, int], Fused | Captured] | None = None
         self._fitting: dict[Training, list[type]] = {}
         self._lanes: dict[Training, int] = {}
+        self._limits: dict[Training, int] = {}
 
     def room(self, training: Training, dataset: Dataset) -> int:
         """How many networks go together."""
+        room = self._wanted(training, dataset)
+        return min(room, self._limits.get(training, room))
+
+    def limit(self, training: Training, most: int) -> None:
+        """Notes that more networks of a training do not fit into memory."""
+        self._limits[training] = most
+
+    def _wanted(self, training: Training, dataset: Dataset) -> int:
         kinds = self._kinds(training, dataset)
         if not kinds:
             return self.most or 1

@@ -7,15 +7,17 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
+from ..core.errors import InputError, listed
 from ..core.masks import Masks
 from ..data import Dataset, Feed, Images, Part, Shelf
 from ..networks.cifar_resnet import CifarResNet
-from .ahead import Ahead
 from .engine import EVALUATED, Lane, Snapshot
 from .fused import FusedResNets, why_not
+from .fused.layout import MOMENTUM
 from .member import Score
 from .result import State
 from .settings import Training
+from .tables import Tables
 from .unavailable import EngineUnavailable
 
 
@@ -27,21 +29,24 @@ class Fused:
             raise EngineUnavailable(f"the fused kernels are not made for {training.network.name} trained like this")
         model = training.build(len(shelf.dataset.classes), shelf.pixels.shape[1])
         assert isinstance(model, CifarResNet)
-        self.training, self.shelf, self.device = training, shelf, device
-        self.networks = FusedResNets(
-            model.depth,
-            model.kind,
-            len(shelf.dataset.classes),
-            shelf.pixels,
-            shelf.labels,
-            members=count,
-            batch=training.batch,
-            momentum=training.momentum,
-            nesterov=training.nesterov,
-            weight_decay=training.weight_decay,
-            label_smoothing=training.label_smoothing,
-            augment=training.augment,  # type: ignore[arg-type]  # `fits` has looked
-        )
+        self.training, self.shelf, self.device, self.model = training, shelf, device, model
+        try:
+            self.networks = FusedResNets(
+                model.depth,
+                model.kind,
+                len(shelf.dataset.classes),
+                shelf.pixels,
+                shelf.labels,
+                members=count,
+                batch=training.batch,
+                momentum=training.momentum,
+                nesterov=training.nesterov,
+                weight_decay=training.weight_decay,
+                label_smoothing=training.label_smoothing,
+                augment=training.augment,  # type: ignore[arg-type]  # `fits` has looked
+            )
+        except ValueError as error:  # what `fits` has not seen: another engine can
+            raise EngineUnavailable(str(error)) from error
         self._used = 0
 
     def clear(self) -> None:
@@ -70,44 +75,37 @@ class Fused:
         own = [lane for lane in lanes if isinstance(lane, FusedLane)]
         found: list[dict[Part, Score]] = [{} for _ in own]
         for part in EVALUATED if own else ():
-            rows = {lane.slot: lane.rows[part] for lane in own}
+            rows = {lane.slot: lane.tables.rows[part] for lane in own}
             anything = next(iter(rows.values()))
             shown = torch.stack([rows.get(slot, anything) for slot in range(self.networks.members)])
             losses, right = (values.tolist() for values in self.networks.evaluate(shown))
             for scores, lane in zip(found, own, strict=True):
-                count = len(lane.rows[part])
+                count = len(lane.tables.rows[part])
                 scores[part] = Score(right[lane.slot] / count, losses[lane.slot] / count)
         return found
 
 
 class FusedLane:
-    """One of the networks: its slot, the rows of its images, and where it is in its epoch."""
+    """One of the networks: its slot, its images, and where it is in its epoch."""
 
     def __init__(self, engine: Fused, slot: int, feed: Feed, start: Mapping[str, Tensor], masks: Masks | None) -> None:
         self.engine, self.networks, self.slot, self.masks = engine, engine.networks, slot, masks
-        self.feed = feed
-        self.rows = {part: feed.split.rows[part].to(engine.device) for part in feed.split.rows}
-        self.ahead = Ahead(feed.seed, feed.size)
+        if masks is not None:
+            masks.weights_of(engine.model)  # which refuses those of another network
+        self.factors, self.tables = feed.factors, Tables(feed, engine.device)
         self.load(start)
 
     def begin(self, epoch: int, rates: Tensor) -> None:
         """Makes ready for the steps of an epoch, at these learning rates."""
-        steps, batch = self.feed.steps, self.feed.batch
-        drawn = self.ahead.take(epoch).to(self.engine.device)
-        order = self.rows["train"][drawn.order[: steps * batch]].view(steps, batch)
-        shift, flip = drawn.shift[: steps * batch].view(steps, batch, 2), drawn.flip[: steps * batch].view(steps, batch)
-        last = torch.zeros(steps)
-        last[: len(rates)] = rates
-        self._tables = order, shift, flip, last.to(self.engine.device)
+        self.tables.fill(epoch, rates)
         self._at = 0
         self._losses: list[Tensor] = []
         self._right: list[Tensor] = []
 
     def table(self, steps: int) -> tuple[Tensor, ...]:
         """Order, shifts, flips and rates of the next steps."""
-        part = slice(self._at, self._at + steps)
-        order, shift, flip, rates = self._tables
-        return order[part], shift[part], flip[part], rates[part]
+        part, tables = slice(self._at, self._at + steps), self.tables
+        return tables.order[part], tables.shift[part], tables.flip[part], tables.rates[part]
 
     def note(self, losses: Tensor, right: Tensor) -> None:
         """Keeps what came out of some steps."""
@@ -128,8 +126,14 @@ class FusedLane:
 
     def load(self, state: Mapping[str, Tensor], momentum: Mapping[str, Tensor] | None = None) -> None:
         """Puts a state in place; pruned weights become 0."""
-        self._state = state
-        self.networks.place(self.slot, state, self.masks, momentum, *self.feed.factors)
+        self._state, network = state, self.engine.training.network.name
+        known = {name + MOMENTUM for name in self.networks.layout.parameters}
+        if foreign := sorted({*(momentum or ())} - known):
+            raise InputError(f"the optimiser's state is not one of this {network}: {listed(foreign)}")
+        try:
+            self.networks.place(self.slot, state, self.masks, momentum, *self.factors)
+        except ValueError as error:
+            raise InputError(f"{network}: {error}") from error
 
     def optimizer_state(self) -> State:
         """Momentum by "parameter/momentum_buffer", on the CPU."""

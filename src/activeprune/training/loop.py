@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ..core.errors import InputError, whole
 from ..core.masks import Masks
+from ..core.randomness import torchs_own
 from ..data import Feed
 from ..machine import device as usable_device
 from .course import Course
@@ -39,6 +40,10 @@ class Entry:
     masks: Masks | None = None
     resume: Checkpoint | None = None
     after_epoch: AfterEpoch | None = None
+
+    def expect(self, first: int) -> None:
+        """Begins to draw for its first epoch: `first`, or the one that its checkpoint stands before."""
+        self.feed.expect(first if self.resume is None else self.resume.epoch)
 
 
 def train(
@@ -206,12 +211,25 @@ def checkpoint_identity(training: Training, seed: int, masks: Masks | None, firs
 
 @contextmanager
 def _reproducible(device: torch.device) -> Iterator[None]:
-    """Random numbers of its own, and on a GPU the convolutions that always give the same bits in full float32."""
+    """Random numbers of its own, and kernels that always give the same bits."""
+    forked = torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])
+    with torchs_own:
+        forked.__enter__()
+    try:
+        with same_kernels():
+            yield
+    finally:
+        with torchs_own:  # another thread may be drawing from what is put back here
+            forked.__exit__(None, None, None)
+
+
+@contextmanager
+def same_kernels() -> Iterator[None]:
+    """On a GPU the convolutions that always give the same bits, in full float32: in every thread of this process."""
     flags = torch.backends.cudnn
     before = flags.deterministic, flags.benchmark, flags.allow_tf32
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        try:
-            flags.deterministic, flags.benchmark, flags.allow_tf32 = True, False, False
-            yield
-        finally:
-            flags.deterministic, flags.benchmark, flags.allow_tf32 = before
+    try:
+        flags.deterministic, flags.benchmark, flags.allow_tf32 = True, False, False
+        yield
+    finally:
+        flags.deterministic, flags.benchmark, flags.allow_tf32 = before

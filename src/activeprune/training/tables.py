@@ -1,0 +1,40 @@
+"""What the steps of an epoch read, on the device."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..data import Feed, InMemory
+
+
+class Tables:
+    """An epoch of one network, by step: which rows of a `Shelf`, how each is shown, and the learning rates.
+
+    `order` int64 [steps, batch], `shift` int64 [steps, batch, 2], `flip` bool [steps, batch], `rates` float32 [steps].
+    They keep their places, so that a CUDA graph may read them. `rows` int64 are all images of a part.
+    """
+
+    def __init__(self, feed: Feed, device: torch.device) -> None:
+        shape = feed.steps, feed.batch
+        self.order = torch.zeros(shape, dtype=torch.int64, device=device)
+        self.shift = torch.zeros(*shape, 2, dtype=torch.int64, device=device)
+        self.flip = torch.zeros(shape, dtype=torch.bool, device=device)
+        self.rates = torch.zeros(feed.steps, device=device)
+        self.take_on(feed)
+
+    def take_on(self, feed: Feed) -> None:
+        """Begins with another training of the same shape."""
+        assert isinstance(feed, InMemory)  # else there would be no shelf
+        self.feed = feed
+        self.rows: dict[str, Tensor] = {part: rows.to(self.order.device) for part, rows in feed.split.rows.items()}
+
+    def fill(self, epoch: int, rates: Tensor) -> None:
+        """Puts an epoch in place; of one that ends early the other rates are 0. The next one is drawn meanwhile."""
+        drawn, used = self.feed.draws(epoch), self.order.numel()
+        self.feed.expect(epoch + 1)
+        chosen = drawn.order[:used].to(self.order.device)
+        self.order.copy_(self.rows["train"][chosen].view_as(self.order))
+        self.shift.copy_(drawn.shift[:used].view_as(self.shift))
+        self.flip.copy_(drawn.flip[:used].view_as(self.flip))
+        self.rates.zero_()[: len(rates)].copy_(rates)

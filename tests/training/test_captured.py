@@ -1,0 +1,179 @@
+"""The captured engine, as far as it goes without a GPU: a graph that computes its step anew when it is replayed."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import activeprune as ap
+from activeprune.data import Shelf
+from activeprune.training import Checkpoint, Training, train
+from activeprune.training.captured import Captured
+from activeprune.training.counts import BatchCounts
+from activeprune.training.loop import Entry, train_together
+from activeprune.training.unavailable import EngineUnavailable
+from tests.training.makers import half, same, start_of, training
+
+CPU = torch.device("cpu")
+FULL = training(augment="crop_flip", weight_decay=1e-3, warmup="2it", drops=["2ep"], epochs="10it")
+
+
+class Twice(nn.Module):
+    """A norm that is used twice, one that never is, one that counts for itself, and one that keeps no count."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.twice, self.never, self.mean = nn.BatchNorm2d(2), nn.BatchNorm2d(2), nn.BatchNorm2d(2, momentum=None)
+        self.none = nn.BatchNorm2d(2, track_running_stats=False)
+        self.head = nn.Linear(72, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.none(self.mean(self.twice(self.twice(x)))).flatten(1))
+
+
+def twice(num_classes: int = 2, in_channels: int = 2) -> nn.Module:
+    return Twice()
+
+
+class Here(Captured):
+    """On a CPU; what it would record fails if it is told so."""
+
+    def __init__(self, chosen: Training) -> None:
+        self.training, self.shelf, self.device = chosen, Shelf(chosen.dataset(), CPU), CPU
+        self._lanes, self._used, self._graph = [], 0, None
+
+    def replay(self) -> None:
+        for lane in self._lanes:
+            lane.uncounted_step()
+
+    def _recorded(self):
+        super()._recorded()
+        return self
+
+
+@pytest.fixture(autouse=True)
+def cuda(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """What of torch.cuda a capture needs. A stream that has not joined, or an error, lets ending a capture fail."""
+    state = SimpleNamespace(apart=set(), capturing=False, ended=0)
+
+    class Stream:
+        def __init__(self, device: object = None) -> None:
+            pass
+
+        def wait_stream(self, other: "Stream") -> None:
+            if state.capturing:
+                state.apart.add(self) if other is main else state.apart.discard(other)
+
+    @contextmanager
+    def graph(recorded: object, capture_error_mode: str) -> Iterator[None]:
+        state.capturing = True
+        try:
+            yield
+        finally:
+            state.capturing = False
+            if state.apart:
+                raise RuntimeError("unjoined work")
+            state.ended += 1
+
+    main = Stream()
+    for name, fake in {
+        "Stream": Stream,
+        "CUDAGraph": object,
+        "graph": graph,
+        "current_stream": lambda device: main,
+        "stream": lambda stream: nullcontext(),
+        "synchronize": lambda device: None,
+        "get_rng_state": lambda device: torch.get_rng_state(),
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, fake)
+    return state
+
+
+def entry(chosen: Training, seed: int, **more) -> Entry:
+    return Entry(chosen.feed(seed), chosen.build(2, 2, seed).state_dict(), **more)
+
+
+@pytest.mark.parametrize("network", ["makers:small", "test_captured:twice"])
+def test_a_lane_is_trained_as_one_network_alone(network: str) -> None:
+    """Everything in the state, the number of batches that each norm has seen among it."""
+    chosen = FULL.model_copy(update={"network": training(network=f"tests.training.{network}").network})
+    results = train_together(chosen, [entry(chosen, 3), entry(chosen, 4)], Here(chosen))
+    for seed, result in zip((3, 4), results, strict=True):
+        alone = train(chosen, seed, chosen.build(2, 2, seed).state_dict())
+        assert list(result.state) == list(alone.state)
+        for name, tensor in alone.state.items():
+            torch.testing.assert_close(result.state[name], tensor, rtol=1e-5, atol=1e-6)
+
+
+def test_the_counts_of_batches_are_right_after_a_resume_and_in_the_next_pack() -> None:
+    kept: list[Checkpoint] = []
+    engine = Here(FULL)
+    tell = lambda _, checkpoint: kept.append(checkpoint())  # noqa: E731
+    train_together(FULL, [entry(FULL, 3, after_epoch=tell)], engine)
+    assert [int(checkpoint.state["1.num_batches_tracked"]) for checkpoint in kept] == [4, 8, 10]
+    engine.clear()
+    (again,) = train_together(FULL, [entry(FULL, 3, resume=kept[1])], engine)
+    assert int(again.state["1.num_batches_tracked"]) == 10
+    assert same(again.state, kept[2].state)
+
+
+def test_a_step_in_which_nothing_is_counted_leaves_the_counts_alone() -> None:
+    model = Twice()
+    names = [name for name in model.state_dict() if name.endswith("num_batches_tracked")]
+    counts = BatchCounts(model)
+    with counts.measured():
+        model(torch.randn(4, 2, 6, 6))
+    with counts.left_out():
+        model(torch.randn(4, 2, 6, 6))
+        assert [name for name in model.state_dict() if name in names] == ["mean.num_batches_tracked"]
+    assert [int(model.state_dict()[name]) for name in names] == [2, 0, 2]  # twice, never, mean
+    counts.add(10)
+    assert [int(model.state_dict()[name]) for name in names] == [22, 0, 2]
+
+
+@pytest.mark.parametrize("joined", [True, False])
+def test_a_lack_of_memory_in_a_capture_comes_out(
+    cuda: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, joined: bool
+) -> None:
+    """Also where ending the broken capture raises another error."""
+    engine = Here(FULL)
+    own = [engine.lane(FULL.feed(seed), start_of(FULL), None) for seed in (0, 1, 2)]
+
+    def too_much() -> None:
+        if cuda.capturing:
+            if not joined:
+                cuda.apart.add("a stream of somebody else")
+            raise torch.cuda.OutOfMemoryError("too much")
+
+    monkeypatch.setattr(own[1], "one_step", too_much)
+    with pytest.raises(torch.cuda.OutOfMemoryError, match="too much"):
+        engine.run(own, 1)
+    assert cuda.ended == joined
+    assert own[1].model.state_dict().keys() == start_of(FULL).keys()
+
+
+def test_a_step_that_cannot_be_recorded_is_left_to_another_engine(
+    cuda: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Here(FULL)
+    lane = engine.lane(FULL.feed(0), start_of(FULL), None)
+
+    def waiting() -> None:
+        if cuda.capturing:
+            raise RuntimeError("operation not permitted when stream is capturing\nmore lines")
+
+    monkeypatch.setattr(lane, "one_step", waiting)
+    with pytest.raises(EngineUnavailable, match=r"small cannot be recorded \(operation not permitted .* capturing\)$"):
+        engine.run([lane], 1)
+
+
+def test_masks_of_another_network_are_refused() -> None:
+    with pytest.raises(ap.InputError, match="masks of another model"):
+        Here(FULL).lane(FULL.feed(0), start_of(FULL), ap.Masks({"nowhere": torch.ones(3, dtype=torch.bool)}))
+    masks = half(FULL)
+    odd = ap.Masks({name: mask[:1] for name, mask in masks.items()})  # which would fit by broadcasting
+    with pytest.raises(ap.InputError, match="masks of another model"):
+        Here(FULL).lane(FULL.feed(0), start_of(FULL), odd)

@@ -1,0 +1,65 @@
+"""What the fused engine refuses, and in which words, as far as it can be told without a GPU."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+import activeprune as ap
+from activeprune.data import Shelf
+from activeprune.training import fused_engine
+from activeprune.training.fused import FusedResNets
+from activeprune.training.fused.layout import Layout
+from activeprune.training.fused_engine import Fused, FusedLane
+from activeprune.training.unavailable import EngineUnavailable
+from tests.gpu.makers import half, patches, start_of, training
+
+CPU = torch.device("cpu")
+CHOSEN = training(network="resnet8", precision="bf16")
+
+
+def lane(start: dict, masks: ap.Masks | None = None) -> FusedLane:
+    """One that checks as it does on a GPU, and has nowhere to put what it was given."""
+    networks = object.__new__(FusedResNets)
+    networks.layout = Layout(8, "conv", 10)
+    engine = SimpleNamespace(training=CHOSEN, device=CPU, networks=networks, model=CHOSEN.build(10, 3))
+    return FusedLane(engine, 0, CHOSEN.feed(0), start, masks)  # type: ignore[arg-type]
+
+
+def test_a_state_of_another_network_is_one_line() -> None:
+    other = training(network="resnet20")
+    with pytest.raises(ap.InputError, match="resnet8: the state is not one of this network: it differs in"):
+        lane(start_of(other))
+
+
+def test_masks_of_another_network_are_not_passed_over() -> None:
+    with pytest.raises(ap.InputError, match="masks of another model"):
+        lane(start_of(CHOSEN), half(training(network="resnet20")))
+    odd = ap.Masks({"fc.weight": torch.ones(3, 5, dtype=torch.bool)})
+    with pytest.raises(ap.InputError, match=r"'fc\.weight' is"):
+        lane(start_of(CHOSEN), odd)
+
+
+@pytest.mark.parametrize(
+    ("momentum", "told"),
+    [
+        ({"fc.nothing/momentum_buffer": torch.ones(10)}, "'fc.nothing/momentum_buffer'"),
+        ({"fc.bias/exp_avg": torch.ones(10)}, "'fc.bias/exp_avg'"),
+        ({"fc.bias/momentum_buffer": torch.ones(3)}, r"resnet8: fc\.bias has the shape \(3,\): \(10,\) is needed"),
+    ],
+)
+def test_momentum_of_another_network_is_not_passed_over(momentum: dict, told: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FusedLane, "load", lambda *arguments: None)
+        own = lane(start_of(CHOSEN))
+    own._state = start_of(CHOSEN)
+    size = own.networks.layout.size  # what is placed before momentum has somewhere to go
+    own.networks._mask, own.networks.parameters, own.networks.device = torch.empty(1, size), torch.empty(1, size), CPU
+    with pytest.raises(ap.InputError, match=told):
+        own.load_optimizer_state(momentum)
+
+
+def test_what_was_not_seen_before_leads_to_another_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fused_engine, "fits", lambda training, dataset: True)
+    with pytest.raises(EngineUnavailable, match="batch = 100: the fused engine needs a multiple of 8"):
+        Fused(training(precision="bf16", batch=100), Shelf(patches(), CPU), CPU, 2)
