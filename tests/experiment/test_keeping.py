@@ -1,6 +1,7 @@
 """What came out of a pack is kept while the next one is trained: later, but never lost, and never told too early."""
 
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -97,7 +98,7 @@ def test_at_most_one_pack_waits_to_be_kept(tmp_path: Path, scene: Scene) -> None
     def before_pack(number: int) -> None:
         missing.append(3 * (number - 1) - sum(run.store.has(step.key, RECORD) for step in run.plan.trainings))
 
-    scene.before_pack = before_pack
+    scene.before_pack, scene.before_put = before_pack, lambda key: time.sleep(0.3)  # three take longer than a pack
     run.go(pack=3)
     assert len(missing) == 6
     assert max(missing) <= 3
@@ -131,8 +132,11 @@ def test_an_interrupt_loses_nothing_that_was_trained(tmp_path: Path, scene: Scen
             interrupted.set()
             raise KeyboardInterrupt
 
-    scene.before_pack = before_pack
-    scene.before_put = lambda key: None if interrupted.wait(SECONDS) else pytest.fail("no second pack")
+    def before_put(key: str) -> None:
+        assert interrupted.wait(SECONDS)
+        time.sleep(0.1)
+
+    scene.before_pack, scene.before_put = before_pack, before_put
     run = run_of(tmp_path)
     with pytest.raises(KeyboardInterrupt):
         run.go(pack=3)

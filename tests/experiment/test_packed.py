@@ -138,19 +138,6 @@ def test_memory_that_does_not_suffice_limits_the_training_it_was_too_small_for()
     assert [engines.room(training, one.dataset()) for training in (one, other)] == [2, 8]
 
 
-def test_a_pack_of_another_shape_that_is_full_does_not_wait(tmp_path: Path) -> None:
-    """Two studies, one with three seeds and one with two, and room for two at once: all go in pairs but one."""
-    few = read_study("smoke", {**CHANGES, "variants": ["plain"], "cycles": 1})
-    more = read_study("smoke", {"variants": ["plain"], "cycles": 1, "seeds": 4, "lr": 0.02})
-    run = Run.new("smoke", tmp_path / "run")
-    compute = Compute(run.store, tmp_path / "checkpoints")
-    packed = Packed(run.store, compute, Engines(torch.device("cpu"), 2), lambda: None)
-    plan = Plan(few, more)
-    packed.run(plan, Observer())
-    packs = [run.store.provenance(step.key)["pack"] for step in plan.trainings]
-    assert sorted(packs) == [1, 1, *[2] * 12]
-
-
 @pytest.mark.parametrize("pack", [2, 7])
 def test_late_rewinding_in_packs_leaves_the_same_bytes(tmp_path: Path, pack: int) -> None:
     """First epochs with a checkpoint, trainings that go on from it, and trainings that begin at a later epoch."""

@@ -51,3 +51,15 @@ def half(chosen: Training, seed: int = 0) -> ap.Masks:
 def dropping(num_classes: int = 10, in_channels: int = 3) -> nn.Module:
     layers = [nn.Flatten(), nn.Dropout(0.5), nn.Linear(in_channels * 1024, num_classes)]
     return nn.Sequential(*layers)
+
+
+class Waiting(nn.Sequential):
+    """Looks at a number of its output."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        output: Tensor = super().forward(x)
+        return output if output.sum().item() else output + 1
+
+
+def waiting(num_classes: int = 10, in_channels: int = 3) -> nn.Module:
+    return Waiting(nn.Flatten(), nn.Linear(in_channels * 1024, num_classes))

@@ -30,6 +30,11 @@ def difference(one: dict, two: dict) -> float:
     return max(float((a - b).norm() / b.norm().clamp(min=1e-12)) for a, b in pairs)
 
 
+def counts(state: dict) -> set[int]:
+    """Of the batches that norms have seen."""
+    return {int(tensor) for name, tensor in state.items() if name.endswith("num_batches_tracked")}
+
+
 @pytest.mark.parametrize(
     "changes",
     [{}, {"nesterov": True}, {"momentum": 0.0}, {"optimizer": "adam", "lr": 1e-3}, {"optimizer": "adamw", "lr": 1e-3},
@@ -46,6 +51,7 @@ def test_the_first_twenty_steps_are_those_of_one_network_alone(changes: dict) ->
     alone = [train(chosen, s, start_of(chosen, s), masks if s == 1 else None, device="cuda") for s in range(3)]
     for packed, single in zip(results, alone, strict=True):
         assert difference(packed.state, single.state) < 1e-5
+        assert counts(packed.state) == counts(single.state) == {20}
         assert packed.epochs[0].train_loss == pytest.approx(single.epochs[0].train_loss, rel=1e-5)
         assert packed.best.test_accuracy == pytest.approx(single.best.test_accuracy, abs=0.011)
     model = chosen.build(10, 3)
@@ -101,6 +107,39 @@ def test_one_that_fails_leaves_and_the_others_go_on() -> None:
     assert bad.failure is not None
     (alone,) = train_together(chosen, [entry(chosen, 0)], engine(chosen))
     assert difference(good.state, alone.state) < 1e-5
+
+
+def test_memory_that_runs_out_in_a_capture_is_told_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And leaves nothing behind: fewer lanes go on as if nothing had been."""
+    chosen = training(epochs="4it")
+    shared = engine(chosen)
+    own = [shared.lane(chosen.feed(seed), start_of(chosen, seed), None) for seed in range(3)]
+    for lane in own:
+        lane.begin(0, torch.full((4,), 1e-3))
+    one_step = own[1].one_step
+
+    def too_much() -> None:
+        one_step()
+        if torch.cuda.is_current_stream_capturing():
+            torch.empty(1 << 50, dtype=torch.uint8, device=GPU)
+
+    monkeypatch.setattr(own[1], "one_step", too_much)
+    with pytest.raises(torch.cuda.OutOfMemoryError):
+        shared.run(own, 1)
+    assert torch.cuda.current_stream() == torch.cuda.default_stream()
+    monkeypatch.undo()
+    del shared, own, lane
+    results = train_together(chosen, [entry(chosen, 0), entry(chosen, 1)], engine(chosen))
+    alone = train(chosen, 0, start_of(chosen, 0), device="cuda")
+    assert difference(results[0].state, alone.state) < 1e-5
+
+
+def test_a_network_that_waits_for_the_device_is_left_to_the_plain_loop() -> None:
+    chosen = training(network={"name": "tests.gpu.makers:waiting"}, epochs="2it")
+    with pytest.raises(EngineUnavailable, match="cannot be recorded"):
+        train_together(chosen, [entry(chosen, 0), entry(chosen, 1)], engine(chosen))
+    assert torch.cuda.current_stream() == torch.cuda.default_stream()
+    assert train(chosen, 0, start_of(chosen, 0), device="cuda").failure is None
 
 
 def test_what_it_cannot_do_is_said() -> None:

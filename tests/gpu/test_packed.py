@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from activeprune.experiment.observer import Observer
+from activeprune.experiment.plan import record_of
 from activeprune.experiment.runs import Run
-from activeprune.experiment.steps import Step
+from activeprune.experiment.steps import Step, Train
 from activeprune.training.engines import CANDIDATES, MOST_FUSED, Engines
 from tests.experiment.test_run import contents
 from tests.gpu.makers import patches, training
@@ -63,6 +64,40 @@ def test_networks_without_kernels_of_their_own_are_captured(tmp_path: Path) -> N
     assert outcome.failed == outcome.blocked == ()
     told = {run.store.provenance(step.key)["engine"] for step in run.plan.trainings}
     assert told == {"captured"}
+
+
+LATE = {"chain": "rewind", "rewind_epoch": 1, "seeds": 2}
+
+
+def test_late_rewinding_in_fused_packs_leaves_the_same_bytes(tmp_path: Path) -> None:
+    """First epochs with a checkpoint, trainings that go on from it, and trainings that begin at a later epoch."""
+    runs = [run_of(tmp_path / str(pack), **LATE) for pack in (1, 4)]
+    for run, pack in zip(runs, (1, 4), strict=True):
+        outcome = run.go(pack=pack)
+        assert outcome.failed == outcome.blocked == ()
+        assert {run.store.provenance(step.key)["engine"] for step in run.plan.trainings} == {"fused"}
+    assert contents(runs[0].store.root) == contents(runs[1].store.root)
+
+
+def test_late_rewinding_in_captured_packs_is_that_of_single_trainings(tmp_path: Path) -> None:
+    """The same epochs in all records, and the same numbers, but for rounding, in those before the first pruning."""
+    found = []
+    for pack in (1, 4):
+        run = run_of(tmp_path / str(pack), **LATE, precision="fp32")
+        outcome = run.go(pack=pack)
+        assert outcome.failed == outcome.blocked == ()
+        trainings = [step for step in run.plan.steps.values() if isinstance(step, Train)]
+        assert {run.store.provenance(step.key)["engine"] for step in trainings} == {"captured"}
+        found.append({step: record_of(run.store, step.key) for step in trainings})
+    for (step, alone), packed in zip(found[0].items(), found[1].values(), strict=True):
+        assert alone is not None
+        assert packed is not None
+        epochs, others = alone["epochs"], packed["epochs"]
+        assert [epoch["epoch"] for epoch in others] == [*range(step.first, step.last or 3)]
+        assert [epoch["step"] for epoch in others] == [epoch["step"] for epoch in epochs]
+        if step.masks is None:
+            losses = [[epoch["train_loss"] for epoch in of] for of in (others, epochs)]
+            assert losses[0] == pytest.approx(losses[1], rel=1e-3)
 
 
 def test_the_number_of_lanes_is_measured_where_it_is_not_known() -> None:
