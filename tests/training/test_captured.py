@@ -79,6 +79,9 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
             state.ended += 1
 
     main = Stream()
+    generator = SimpleNamespace(
+        clone_state=object, graphsafe_set_state=lambda fresh: setattr(state, "generator", fresh)
+    )
     for name, fake in {
         "Stream": Stream,
         "CUDAGraph": object,
@@ -87,6 +90,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         "stream": lambda stream: nullcontext(),
         "synchronize": lambda device: None,
         "get_rng_state": lambda device: torch.get_rng_state(),
+        "default_generators": (generator,),
     }.items():
         monkeypatch.setattr(torch.cuda, name, fake)
     return state

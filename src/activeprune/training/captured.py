@@ -132,6 +132,9 @@ class Captured:
         try:
             yield
         except RuntimeError as error:
+            # a capture that was broken off leaves torch's generator in the belief that it goes on; a copy has none
+            generator = torch.cuda.default_generators[self.device.index or 0]
+            generator.graphsafe_set_state(generator.clone_state())
             cause: BaseException | None = error
             while cause is not None and not isinstance(cause, torch.cuda.OutOfMemoryError):
                 cause = cause.__context__
