@@ -7,14 +7,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, fx, nn
 
 from ..calling import Batch, eval_mode, inputs_of
 from ..errors import InputError
 from ..prunable import unwrapped
+from .activations import Naming, kind_of
 from .operators import NEEDS_NO_NEURONS, RULES, Call
-from .structure import Barrier, WeightGraph
+from .signals import NOBODY
+from .structure import Activation, Barrier, WeightGraph
 from .wiring import Opaque, Value, Wiring
 
 RETURNS_ITS_INPUT = {"dropout"}  # in eval mode, though its schema does not say so
@@ -41,7 +44,7 @@ def trace(model: nn.Module, example_input: Batch) -> WeightGraph:
         raise InputError(f"torch.export cannot trace {type(model).__name__}: {reason}") from error
     wiring = Wiring()
     inputs = _inputs(wiring, exported, _first_names(model))
-    wiring.expose(_Walk(wiring, exported.graph_module, inputs).output)
+    wiring.expose(_Walk(wiring, Naming(model), exported.graph_module, inputs).output)
     return wiring.finished()
 
 
@@ -73,8 +76,8 @@ def _first_names(model: nn.Module) -> dict[str, str]:
 class _Walk:
     """One graph of operations, from its inputs to its `output`."""
 
-    def __init__(self, wiring: Wiring, module: fx.GraphModule, inputs: Sequence[Any]) -> None:
-        self.wiring, self.module = wiring, module
+    def __init__(self, wiring: Wiring, naming: Naming, module: fx.GraphModule, inputs: Sequence[Any]) -> None:
+        self.wiring, self.naming, self.module = wiring, naming, module
         self.values: dict[fx.Node, Any] = {}
         self.output: Any = None
         self._base: dict[fx.Node, fx.Node] = {}  # of a view: whose memory it is
@@ -111,9 +114,9 @@ class _Walk:
         for other in [base, *(view for view, of in self._base.items() if of is base)]:
             later = any(self._position[user] > self._position[node] for user in other.users)
             if other not in (node, changed) and later and isinstance(self.values[other], Value):
-                self._barrier(node, "it writes into memory that is also read under another shape")
+                barrier = self._barrier(node, "it writes into memory that is also read under another shape")
                 self.wiring.expose([self.values[other], self.values[changed]])
-                self.values[other] = self.wiring.source(self.values[other].shape)
+                self.values[other] = self.wiring.source(self.values[other].shape, barrier)
 
     def _result(self, node: fx.Node) -> Any:
         if node.target is operator.getitem:
@@ -122,10 +125,16 @@ class _Walk:
         arguments = self._looked_up(node.args)
         inner = next((place for place, thing in enumerate(arguments) if isinstance(thing, fx.GraphModule)), None)
         if inner is not None:  # a part of the model under no_grad or autocast
-            return _Walk(self.wiring, arguments[inner], arguments[inner + 1 :]).output
+            return _Walk(self.wiring, self.naming, arguments[inner], arguments[inner + 1 :]).output
         call = Call(self._bound(node), _shapes(node))
         if not call.shapes:
             return None
+        result = self._made(node, call)
+        self._note_activation(node, call, result)
+        return result
+
+    def _made(self, node: fx.Node, call: Call) -> Value | list[Value]:
+        """What the rule of its operator says that comes out."""
         name = _name(node)
         try:
             if name in RULES and (call.neurons() or name in NEEDS_NO_NEURONS):
@@ -135,13 +144,23 @@ class _Walk:
             raise Opaque("no rule for this operator")
         except (Opaque, *MISFITS) as why:
             known = isinstance(why, Opaque)
-            self._barrier(node, str(why) if known else f"its rule does not cover such a call ({type(why).__name__})")
+            told = str(why) if known else f"its rule does not cover such a call ({type(why).__name__})"
+            barrier = self._barrier(node, told)
             self.wiring.expose(list(call.arguments.values()))
-            return _one_or_several([self.wiring.source(shape) for shape in call.shapes], node)
+            return _one_or_several([self.wiring.source(shape, barrier) for shape in call.shapes], node)
 
-    def _barrier(self, node: fx.Node, why: str) -> None:
-        stack = list(node.meta.get("nn_module_stack", {}).values())
-        self.wiring.barriers.append(Barrier(str(node.target), stack[-1][0] if stack else "", why))
+    def _note_activation(self, node: fx.Node, call: Call, result: Any) -> None:
+        kind = kind_of(_name(node), call.arguments)
+        made = node.meta.get("val")
+        if kind is None or not isinstance(made, Tensor) or not made.is_floating_point() or not made.dim():
+            return
+        neurons = np.full([1] * len(call.shape), NOBODY) if result.ids is None else result.ids
+        self.wiring.activations.append(Activation(self.naming.next(_where(node), kind), kind, call.shape, neurons))
+
+    def _barrier(self, node: fx.Node, why: str) -> Barrier:
+        barrier = Barrier(str(node.target), _where(node), why)
+        self.wiring.barriers.append(barrier)
+        return barrier
 
     def _bound(self, node: fx.Node) -> dict[str, Any]:
         """Arguments by name."""
@@ -166,6 +185,12 @@ class _Walk:
 def _attribute(module: nn.Module, path: str) -> Any:
     parent, _, name = path.rpartition(".")
     return getattr(module.get_submodule(parent), name)
+
+
+def _where(node: fx.Node) -> str:
+    """The module that calls an operator."""
+    stack = list(node.meta.get("nn_module_stack", {}).values())
+    return str(stack[-1][0]) if stack else ""
 
 
 def _schema_name(node: fx.Node) -> str:
