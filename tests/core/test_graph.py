@@ -10,27 +10,10 @@ from torch import Tensor, nn
 import activeprune as ap
 from activeprune.core.graph.operators import RULES
 from activeprune.core.graph.signals import collapsed, combinations, reshaped
-from tests.helpers import SmallNet, same_state, snapshot
+from tests.helpers import Net, SmallNet, conv, same_state, snapshot
 from tests.replay import changed_by_graph, changed_by_replay, randomised, weighted_modules
 
 NONE: frozenset[str] = frozenset()
-
-
-class Net(nn.Module):
-    """Layers by name, and a function that says how they are connected."""
-
-    def __init__(self, forward, **layers: nn.Module) -> None:
-        super().__init__()
-        self._forward = forward
-        for name, layer in layers.items():
-            self.add_module(name, layer)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self._forward(self, x)
-
-
-def conv(inputs: int, outputs: int, groups: int = 1) -> nn.Conv2d:
-    return nn.Conv2d(inputs, outputs, 3, padding=1, groups=groups)
 
 
 def skip_net() -> Net:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.utils._pytree import tree_map
 
 from ..core.calling import Batch, Batches, eval_mode, inputs_of, size_of, train_mode
 from ..core.errors import InputError, unknown
@@ -176,7 +178,7 @@ class DeadNeuronCounter:
     def _trace(self, batch: Batch) -> None:
         try:
             with torchs_own, torch.random.fork_rng([]), torch.inference_mode(False), torch.enable_grad():
-                self.graph = trace(self._model, batch)
+                self.graph = trace(self._model, tree_map(_usual, batch))
             self._attribution = Attribution(self.graph)
         except InputError as error:
             self._attribution = Attribution(None, str(error))
@@ -203,7 +205,7 @@ class DeadNeuronCounter:
                 if not all(map(math.isfinite, means)):
                     raise InputError(f"the outputs of {name!r} are not all finite: their sparsity cannot be measured")
                 activations[name] = Spread(*means)
-        return Companions(1 - self._pruned.density, weights, layers, activations)
+        return Companions(1 - self._pruned.alive / self._pruned.total, weights, layers, activations)
 
 
 def _copied(
@@ -216,6 +218,11 @@ def _copied(
         tensors |= {name: weight.masked_fill(~masks[name].to(weight.device), 0) for name, weight in weights.items()}
         kept = {name: tensor if name in weights else tensor.clone() for name, tensor in tensors.items()}
         return kept | {name: buffer.clone() for name, buffer in buffers.items()}, buffers
+
+
+def _usual(thing: Any) -> Any:
+    """A copy of a tensor that was made in inference mode, which cannot be traced with."""
+    return thing.clone() if isinstance(thing, Tensor) and thing.is_inference() else thing
 
 
 def _unit_rates(tally: Tally, unfed: Unfed) -> Rates:

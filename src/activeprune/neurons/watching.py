@@ -120,7 +120,7 @@ class Watch(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         output = func(*args, **kwargs)
-        operator = getattr(func, "__name__", "").rstrip("_")
+        operator = getattr(func, "__name__", "").strip("_")
         if operator in OPERATORS:
             named = zip(ARGUMENTS.get(operator, ()), args[1:], strict=False)
             kind = kind_of(operator, {**dict(named), **kwargs})
@@ -173,9 +173,11 @@ class Watch(TorchFunctionMode):
 
     def _dead(self, kind: str, values: Tensor) -> Tensor:
         """1 where a unit is dead. On a CPU as numbers in memory used again: several times as fast as new bools."""
-        into = self._into(values.shape) if values.device.type == "cpu" else None
+        if values.device.type != "cpu":
+            return values.abs() < self._threshold if kind in NEAR_ZERO else values == 0
+        into = self._into(values.shape)
         if kind in NEAR_ZERO:
-            return torch.lt(torch.abs(values, out=into), self._threshold, out=into)
+            return into.copy_(values).abs_().lt_(self._threshold)
         return torch.eq(values, 0, out=into)
 
     def _into(self, shape: torch.Size) -> Tensor:
