@@ -43,11 +43,23 @@ MAY_IMPORT = {  # each room, and the rooms of this package that it may look into
     "training": {"core", "networks", "data", "machine"},
     "experiment": {"", "core", "extras", "networks", "data", "training", "machine"},
     "report": set(),
-    "bench": {"core", "data", "networks", "training"},
+    "bench": {"core", "data", "networks", "neurons", "training"},
     "__init__": {"", "core", "networks", "neurons", "experiment"},
-    "cli": {"", "core", "extras", "machine", "networks", "data", "training", "experiment", "report", "bench"},
+    "cli": {
+        "",
+        "core",
+        "extras",
+        "machine",
+        "networks",
+        "neurons",
+        "data",
+        "training",
+        "experiment",
+        "report",
+        "bench",
+    },
     "__main__": {"cli"},
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
@@ -76,7 +88,19 @@ def test_import_activeprune_is_light() -> None:
 
 
 def test_the_contracts_names_are_there() -> None:
-    for name in ("build", "Masks", "Budget", "score", "prune_lowest", "activate", "method", "trace", "run", "results"):
+    for name in (
+        "build",
+        "Masks",
+        "Budget",
+        "score",
+        "prune_lowest",
+        "activate",
+        "method",
+        "trace",
+        "run",
+        "results",
+        "dead_neurons",
+    ):
         assert name in ap.__all__
     assert all(hasattr(ap, name) for name in ap.__all__)
 

@@ -426,7 +426,7 @@ def test_layers_are_chosen_by_pattern() -> None:
         "blocks.1:relu",
         "blocks.1:relu#2",
     ]
-    with pytest.raises(ap.InputError, match="unknown activation in include 'block.1:relu': did you mean"):
+    with pytest.raises(ap.InputError, match=r"unknown activation in include 'block\.1:relu': did you mean"):
         measured(model, image, include=["relu", "block.1:relu"])
     with pytest.raises(ap.InputError, match="include and exclude leave no activation"):
         measured(model, image, include="relu", exclude="relu")

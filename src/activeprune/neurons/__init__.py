@@ -1,6 +1,6 @@
 """What neurons do and what a pruned network can still hold: dead neurons, sparsity measures, the information bound."""
 
-from .bound import capacity_constant, information_bound
+from .bound import capacity_constant, information_bound, layer_bound
 from .dead import DeadNeuronCounter, dead_neurons
 from .rates import DeadNeurons, Granularity, Rates, Unattributed
 from .sparsity import Companions, Spread, gini, hoyer, sparsity, spread
@@ -18,6 +18,7 @@ __all__ = [
     "gini",
     "hoyer",
     "information_bound",
+    "layer_bound",
     "sparsity",
     "spread",
 ]
