@@ -319,6 +319,34 @@ def test_a_barrier_is_named_where_it_hides_the_weights() -> None:
     assert [layer.layer for layer in live.unattributed] == ["relu"]
 
 
+@pytest.mark.filterwarnings("ignore")  # torch.cond's own
+def test_branches_of_the_graph_itself() -> None:
+    def forward(net, x):
+        x = net.a(x).relu()
+        x = torch.cond(x.sum() > 0, lambda y: net.b(y).relu(), lambda y: y.sin().relu(), (x,))
+        return net.a(x)
+
+    found = measured(Net(forward, a=nn.Linear(2, 2), b=nn.Linear(2, 2)), TWO)
+    assert "relu" in found.unit.layers
+    assert {layer.layer for layer in found.unattributed} >= {"relu", "relu#2", "relu#3"}  # seen or not, none is lost
+
+
+def test_what_no_function_call_shows_is_listed() -> None:
+    inner = torch.jit.script(nn.Sequential(nn.Linear(2, 2), nn.ReLU()))
+    model = Net(
+        lambda net, x: net.inner(net.rnn(x[None].relu())[0]), rnn=nn.RNN(2, 2, nonlinearity="relu"), inner=inner
+    )
+    found = ap.dead_neurons(model, None, [TWO])
+    assert [(layer.layer, layer.why) for layer in found.unattributed if layer.why.startswith("not counted")] == [
+        ("rnn", "not counted: its activations are inside one operator"),
+        ("inner", "not counted: torch.jit hides its activations"),
+        ("inner.0", "not counted: torch.jit hides its activations"),
+        ("inner.1", "not counted: torch.jit hides its activations"),
+    ]
+    with pytest.raises(ap.InputError, match=r"compiled by torch\.jit"):
+        ap.dead_neurons(inner, None, [TWO])
+
+
 def test_more_calls_than_were_traced_are_not_attributed() -> None:
     model = Net(lambda net, x: [x := torch.relu(net.a(x)) for _ in range(net.times)][-1], a=linear([[1, 0], [0, 1]]))
     model.times = 2
@@ -437,6 +465,7 @@ def test_layers_are_chosen_by_pattern() -> None:
     [
         (lambda m: ap.dead_neurons(m, None, []), "dead neurons are counted on batches"),
         (lambda m: ap.dead_neurons(m, None, [3]), "a batch is a tensor, a pair"),
+        (lambda m: ap.dead_neurons(m, None, TWO), "batches are several"),
         (lambda m: ap.dead_neurons(m, None, [TWO], threshold=0.0), "threshold = 0.0: a number above 0"),
         (lambda m: ap.dead_neurons(m, None, [TWO], share=0.0), "share = 0.0"),
         (lambda m: ap.dead_neurons(m, None, [TWO], share=1.5), "share = 1.5"),

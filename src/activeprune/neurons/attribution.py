@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,6 +34,11 @@ class Attribution:
         traced = () if graph is None else graph.activations
         self._neurons = {activation.name: activation.neurons for activation in traced}
         self._calls = Counter(place_of(activation.name) for activation in traced)
+
+    @property
+    def names(self) -> Iterable[str]:
+        """Of all activations that were traced."""
+        return self._neurons
 
     def axis(self, name: str, shape: Sequence[int]) -> int | None:
         """The axis of a sample of this shape along which neurons differ, if there is exactly one."""

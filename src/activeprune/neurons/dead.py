@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -71,6 +71,8 @@ def dead_neurons(
         batch_statistics=batch_statistics,
         companions=companions,
     )
+    if isinstance(batches, (Tensor, Mapping)):
+        raise InputError("batches are several: pass a list, if only of one batch")
     for batch in batches:
         counter.add(batch)
     return counter.result()
@@ -112,6 +114,10 @@ class DeadNeuronCounter:
             raise InputError(f"share = {share}: the part of a map that must be dead is above 0 and at most 1")
         weights = {} if masks is None else masks.weights_of(model)
         self._model = unwrapped(model)
+        if isinstance(self._model, torch.jit.ScriptModule):
+            raise InputError(
+                "a model compiled by torch.jit hides its activations: measure the one that it was made from"
+            )
         if graph is not None:
             graph.check(dict(self._model.named_parameters()))
         self.graph = graph
@@ -163,7 +169,7 @@ class DeadNeuronCounter:
             unit=together(units),
             channel=together(channels),
             samples=self.samples,
-            unattributed=tuple(Unattributed(name, found.why) for name, found in unfed.items() if found.why),
+            unattributed=(*_unattributed(unfed), *self._unseen(watch)),
             companions=self._companions(watch.tallies),
         )
 
@@ -194,6 +200,17 @@ class DeadNeuronCounter:
         if not any(self._chosen(name) for name in names):
             raise InputError("include and exclude leave no activation")
 
+    def _unseen(self, watch: Watch) -> Iterator[Unattributed]:
+        """Activations that could not be counted."""
+        for name in self._attribution.names:
+            if name not in watch.names and self._chosen(name):
+                yield Unattributed(name, "not counted: it was traced, but did not show itself when the model ran")
+        for path, module in self._model.named_modules():
+            if isinstance(module, torch.jit.ScriptModule):
+                yield Unattributed(path, "not counted: torch.jit hides its activations")
+            elif isinstance(module, (nn.RNN, nn.RNNCell)) and module.nonlinearity == "relu":
+                yield Unattributed(path, "not counted: its activations are inside one operator")
+
     def _companions(self, tallies: Mapping[str, Tally]) -> Companions | None:
         if self._pruned is None:
             return None
@@ -223,6 +240,10 @@ def _copied(
 def _usual(thing: Any) -> Any:
     """A copy of a tensor that was made in inference mode, which cannot be traced with."""
     return thing.clone() if isinstance(thing, Tensor) and thing.is_inference() else thing
+
+
+def _unattributed(unfed: Mapping[str, Unfed]) -> Iterator[Unattributed]:
+    return (Unattributed(name, found.why) for name, found in unfed.items() if found.why)
 
 
 def _unit_rates(tally: Tally, unfed: Unfed) -> Rates:

@@ -77,7 +77,10 @@ class Granularity(Rates):
 
 @dataclass(frozen=True)
 class Unattributed:
-    """An activation of which one cannot say which weights feed it: its dead neurons count as dynamic."""
+    """An activation of which one cannot say which weights feed it.
+
+    Its dead neurons are counted, as dynamic, unless `why` says that they could not be.
+    """
 
     layer: str
     why: str

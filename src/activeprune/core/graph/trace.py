@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -123,14 +123,16 @@ class _Walk:
             whole, index = self._looked_up(node.args)
             return whole[index]
         arguments = self._looked_up(node.args)
-        inner = next((place for place, thing in enumerate(arguments) if isinstance(thing, fx.GraphModule)), None)
-        if inner is not None:  # a part of the model under no_grad or autocast
-            return _Walk(self.wiring, self.naming, arguments[inner], arguments[inner + 1 :]).output
-        call = Call(self._bound(node), _shapes(node))
+        inner = [place for place, thing in enumerate(arguments) if isinstance(thing, fx.GraphModule)]
+        if len(inner) == 1:  # a part of the model under no_grad or autocast; the branches of torch.cond are several
+            return _Walk(self.wiring, self.naming, arguments[inner[0]], arguments[inner[0] + 1 :]).output
+        for place in inner:
+            self._note_hidden_activations(arguments[place])
+        call = Call(_named(node, arguments, self._looked_up(node.kwargs)), _shapes(node))
         if not call.shapes:
             return None
         result = self._made(node, call)
-        self._note_activation(node, call, result)
+        self._note_activation(node, call.arguments, result)
         return result
 
     def _made(self, node: fx.Node, call: Call) -> Value | list[Value]:
@@ -149,28 +151,25 @@ class _Walk:
             self.wiring.expose(list(call.arguments.values()))
             return _one_or_several([self.wiring.source(shape, barrier) for shape in call.shapes], node)
 
-    def _note_activation(self, node: fx.Node, call: Call, result: Any) -> None:
-        kind = kind_of(_name(node), call.arguments)
+    def _note_activation(self, node: fx.Node, arguments: dict[str, Any], result: Any) -> None:
+        kind = kind_of(_name(node), arguments)
         made = node.meta.get("val")
         if kind is None or not isinstance(made, Tensor) or not made.is_floating_point() or not made.dim():
             return
-        neurons = np.full([1] * len(call.shape), NOBODY) if result.ids is None else result.ids
-        self.wiring.activations.append(Activation(self.naming.next(_where(node), kind), kind, call.shape, neurons))
+        shape = tuple(made.shape)
+        neurons = np.full([1] * len(shape), NOBODY) if result.ids is None else result.ids
+        self.wiring.activations.append(Activation(self.naming.next(_where(node), kind), kind, shape, neurons))
+
+    def _note_hidden_activations(self, branch: fx.GraphModule) -> None:
+        """Those of a part of the model that may or may not run."""
+        for node in branch.graph.nodes:
+            if node.op == "call_function" and (shapes := _shapes(node)):
+                self._note_activation(node, _named(node, node.args, node.kwargs), self.wiring.source(shapes[0]))
 
     def _barrier(self, node: fx.Node, why: str) -> Barrier:
         barrier = Barrier(str(node.target), _where(node), why)
         self.wiring.barriers.append(barrier)
         return barrier
-
-    def _bound(self, node: fx.Node) -> dict[str, Any]:
-        """Arguments by name."""
-        schema = getattr(node.target, "_schema", None)
-        given, named = self._looked_up(node.args), self._looked_up(node.kwargs)
-        if schema is None:
-            return {**{str(place): value for place, value in enumerate(given)}, **named}
-        bound = {argument.name: argument.default_value for argument in schema.arguments}
-        bound.update(zip(bound, given, strict=False))  # the rest keeps its defaults
-        return {**bound, **named}
 
     def _looked_up(self, thing: Any) -> Any:
         if isinstance(thing, fx.Node):
@@ -185,6 +184,16 @@ class _Walk:
 def _attribute(module: nn.Module, path: str) -> Any:
     parent, _, name = path.rpartition(".")
     return getattr(module.get_submodule(parent), name)
+
+
+def _named(node: fx.Node, given: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments by name."""
+    schema = getattr(node.target, "_schema", None)
+    if schema is None:
+        return {**{str(place): value for place, value in enumerate(given)}, **named}
+    bound = {argument.name: argument.default_value for argument in schema.arguments}
+    bound.update(zip(bound, given, strict=False))  # the rest keeps its defaults
+    return {**bound, **named}
 
 
 def _where(node: fx.Node) -> str:
