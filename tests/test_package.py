@@ -159,10 +159,22 @@ def test_the_readmes_example_works_as_it_stands() -> None:
     assert torch.equal(model.bn1.running_mean, surroundings["start"]["bn1.running_mean"])  # the whole state is rewound
 
 
-def test_the_examples_of_the_training_page_work_as_they_stand() -> None:
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "training.md").read_text(encoding="utf-8"), re.DOTALL)
+def after_the_examples_of(page: str) -> dict:
+    """What is there once all examples of a page of the documentation have run."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(encoding="utf-8"), re.DOTALL)
     surroundings: dict = {"torch": torch, "ap": ap}
     for block in blocks:
         exec(block, surroundings)
+    return surroundings
+
+
+def test_the_examples_of_the_dead_neurons_page_work_as_they_stand() -> None:
+    surroundings = after_the_examples_of("dead-neurons.md")
+    assert surroundings["dnr"].unattributed == ()
+    assert surroundings["counter"].result() == surroundings["dnr"]
+
+
+def test_the_examples_of_the_training_page_work_as_they_stand() -> None:
+    surroundings = after_the_examples_of("training.md")
     assert surroundings["result"].accuracy > 0.3
     assert surroundings["graph"].reading("conv.weight") == {"blocks.0.conv1.weight", "identity"}
