@@ -29,6 +29,23 @@ class SmallNet(nn.Module):
         return self.fc(self.dropout(x.mean((2, 3))))
 
 
+class Net(nn.Module):
+    """Layers by name, and a function that says how they are connected."""
+
+    def __init__(self, forward: Callable[..., Tensor], **layers: nn.Module) -> None:
+        super().__init__()
+        self._forward = forward
+        for name, layer in layers.items():
+            self.add_module(name, layer)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self._forward(self, x)
+
+
+def conv(inputs: int, outputs: int, groups: int = 1) -> nn.Conv2d:
+    return nn.Conv2d(inputs, outputs, 3, padding=1, groups=groups)
+
+
 def small_batches(count: int = 3, size: int = 5, classes: int = 3) -> list[tuple[Tensor, Tensor]]:
     draw = torch.Generator().manual_seed(7)
     return [

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from activeprune.bench import dnr as bench_dnr
 from activeprune.bench import prune as bench_prune
 from activeprune.cli import main
 from activeprune.core.methods import METHODS
@@ -14,7 +15,9 @@ from activeprune.core.methods import METHODS
 Captured = pytest.CaptureFixture[str]
 
 
-@pytest.mark.parametrize("command", [[], ["list"], ["doctor"], ["bench"], ["bench", "prune"]])
+@pytest.mark.parametrize(
+    "command", [[], ["list"], ["doctor"], ["dnr"], ["bench"], ["bench", "prune"], ["bench", "dnr"]]
+)
 def test_help_is_there_with_an_example(command: list[str], capsys: Captured) -> None:
     assert main([*command, "--help"]) == 0
     shown = capsys.readouterr().out
@@ -37,6 +40,7 @@ def test_no_command_shows_the_help(capsys: Captured) -> None:
         (["bench", "prune", "--network", "vgg"], "unknown network to measure 'vgg': did you mean 'vgg19'?"),
         (["bench", "prune", "--device", "abacus"], "device 'abacus' cannot be used here"),
         (["bench", "prune", "--device", "meta"], "device 'meta' cannot be used here"),
+        (["bench", "dnr", "--network", "vit"], "unknown network to measure 'vit'"),
         (["list", "metods"], "unknown topic 'metods': did you mean 'methods'?"),
         (["list", "--import", "no_such_module"], "--import no_such_module: ModuleNotFoundError: No module named"),
         (["list", "--import"], "--import"),
@@ -138,3 +142,18 @@ def test_bench_prune_measures_every_step_and_undoes_torchs_changes(
     assert rows[1]["times_faster_than_torch"] == pytest.approx(rows[0]["seconds"] / rows[1]["seconds"])
     assert main(["bench", "prune", "--repeats", "1"]) == 0
     assert "× faster: than torch.nn.utils.prune" in capsys.readouterr().out
+
+
+def test_bench_dnr_compares_passes_over_the_same_images(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch import nn
+
+    def small() -> nn.Module:
+        return nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 2))
+
+    monkeypatch.setattr(bench_dnr, "SUBJECTS", {"small": bench_dnr.Subject(small, 8, 4, 4)})
+    assert main(["bench", "dnr", "--repeats", "2", "--batches", "3", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    assert (row["network"], row["images"], row["batch"]) == ("small", 12, 4)
+    assert min(row["plain"], row["measuring"], row["ratio"], row["tracing"]) > 0
+    assert main(["bench", "dnr", "--repeats", "1", "--batches", "1", "--batch", "2"]) == 0
+    assert "× plain" in capsys.readouterr().out

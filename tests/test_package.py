@@ -43,11 +43,23 @@ MAY_IMPORT = {  # each room, and the rooms of this package that it may look into
     "training": {"core", "networks", "data", "machine"},
     "experiment": {"", "core", "extras", "networks", "data", "training", "machine"},
     "report": set(),
-    "bench": {"core", "data", "networks", "training"},
+    "bench": {"core", "data", "networks", "neurons", "training"},
     "__init__": {"", "core", "networks", "neurons", "experiment"},
-    "cli": {"", "core", "extras", "machine", "networks", "data", "training", "experiment", "report", "bench"},
+    "cli": {
+        "",
+        "core",
+        "extras",
+        "machine",
+        "networks",
+        "neurons",
+        "data",
+        "training",
+        "experiment",
+        "report",
+        "bench",
+    },
     "__main__": {"cli"},
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
@@ -76,7 +88,19 @@ def test_import_activeprune_is_light() -> None:
 
 
 def test_the_contracts_names_are_there() -> None:
-    for name in ("build", "Masks", "Budget", "score", "prune_lowest", "activate", "method", "trace", "run", "results"):
+    for name in (
+        "build",
+        "Masks",
+        "Budget",
+        "score",
+        "prune_lowest",
+        "activate",
+        "method",
+        "trace",
+        "run",
+        "results",
+        "dead_neurons",
+    ):
         assert name in ap.__all__
     assert all(hasattr(ap, name) for name in ap.__all__)
 
@@ -135,10 +159,22 @@ def test_the_readmes_example_works_as_it_stands() -> None:
     assert torch.equal(model.bn1.running_mean, surroundings["start"]["bn1.running_mean"])  # the whole state is rewound
 
 
-def test_the_examples_of_the_training_page_work_as_they_stand() -> None:
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "training.md").read_text(encoding="utf-8"), re.DOTALL)
+def after_the_examples_of(page: str) -> dict:
+    """What is there once all examples of a page of the documentation have run."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(encoding="utf-8"), re.DOTALL)
     surroundings: dict = {"torch": torch, "ap": ap}
     for block in blocks:
         exec(block, surroundings)
+    return surroundings
+
+
+def test_the_examples_of_the_dead_neurons_page_work_as_they_stand() -> None:
+    surroundings = after_the_examples_of("dead-neurons.md")
+    assert surroundings["dnr"].unattributed == ()
+    assert surroundings["counter"].result() == surroundings["dnr"]
+
+
+def test_the_examples_of_the_training_page_work_as_they_stand() -> None:
+    surroundings = after_the_examples_of("training.md")
     assert surroundings["result"].accuracy > 0.3
     assert surroundings["graph"].reading("conv.weight") == {"blocks.0.conv1.weight", "identity"}

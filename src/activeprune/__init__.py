@@ -21,7 +21,7 @@ from .core.masks import Masks
 from .core.methods import method
 from .core.pruning import Pruned, prune_cycle, prune_lowest, prune_solo, score
 from .networks import build
-from .neurons import capacity_constant, information_bound
+from .neurons import capacity_constant, dead_neurons, information_bound
 
 if TYPE_CHECKING:
     from .experiment import results, run
@@ -38,6 +38,7 @@ __all__ = [
     "activation_rule",
     "build",
     "capacity_constant",
+    "dead_neurons",
     "information_bound",
     "method",
     "prune_cycle",

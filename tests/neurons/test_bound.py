@@ -3,10 +3,13 @@
 import math
 
 import pytest
+import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import activeprune as ap
+from activeprune.neurons import layer_bound
+from activeprune.neurons.rates import rates_of, rates_without_identity
 
 SHARES = st.floats(0.0, 1.0)
 STEP = 1e-6
@@ -49,6 +52,25 @@ def test_where_the_condition_does_not_hold_more_dead_neurons_raise_it() -> None:
     c, static = 1.0, 0.0
     assert c < math.log(1 / 0.01) - 1
     assert ap.information_bound(100, static, 0.02, c) > ap.information_bound(100, static, 0.01, c)
+
+
+@given(st.floats(0.0, 0.9), st.floats(0.1, 5.0))
+def test_the_corollarys_condition_is_where_the_bound_turns(static: float, c: float) -> None:
+    """It rises until C = ln((1 - S) / D) - 1, that is D = (1 - S) / e^(C + 1), and falls from there on."""
+    turn = (1 - static) * math.exp(-c - 1)
+    before, top, after = (ap.information_bound(1, static, turn * factor, c) for factor in (0.9, 1.0, 1.1))
+    assert before < top > after
+
+
+def test_the_bound_of_a_measured_layer() -> None:
+    """Of four neurons and two samples: one pruned, one always dead, one dead for the first sample."""
+    rates = rates_of(torch.tensor([2, 2, 1, 0]), torch.tensor([True, False, False, False]), samples=2)
+    assert (rates.static, rates.dynamic, rates.peak) == (0.25, 0.375, 1.0)
+    expected = ap.information_bound(4, 0.25, 0.375, ap.capacity_constant(1000, 2 / 3))
+    assert layer_bound(rates, levels=1000) == expected
+    sometimes = rates_of(torch.tensor([1, 0, 0]), None, samples=2)
+    assert layer_bound(sometimes, 1000) == ap.information_bound(3, 0.0, 1 / 6, ap.capacity_constant(1000, 0.5))
+    assert layer_bound(rates_without_identity(4, 8, torch.tensor([3]), None)) is None
 
 
 def test_the_constant() -> None:

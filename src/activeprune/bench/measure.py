@@ -20,10 +20,10 @@ def seconds(
     for _ in range(repeats + 1):
         if before:
             before()
-        _settle(device)
+        settle(device)
         begin = time.perf_counter()
         work()
-        _settle(device)
+        settle(device)
         times.append(time.perf_counter() - begin)
     return statistics.median(times[1:])
 
@@ -53,7 +53,8 @@ def peak_extra_bytes(work: Callable[[], object], device: torch.device) -> int | 
     return peak - base
 
 
-def _settle(device: torch.device) -> None:
+def settle(device: torch.device) -> None:
+    """Waits until the device has done all that it was asked for."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from .. import machine
+from ..bench import dnr as bench_dnr
 from ..bench import prune as bench_prune
 from ..bench import train as bench_train
 from ..core.errors import InputError
@@ -89,6 +90,43 @@ def train(
         "images/s: of all networks, with data, augmentation, evaluation and records; × eager: against the plain loop "
         "in bf16 (its own row: in fp32); evaluation: its share of the time; floor: what the memory's speed would allow"
     )
+
+
+@app.command("dnr", epilog="Example:  activeprune bench dnr --network resnet20")
+def dnr(
+    network: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="resnet20 or vit_b16 (224 × 224 pixels); both without it.")
+    ] = None,
+    batches: Annotated[int, typer.Option(min=1, help="Batches in a pass.")] = 8,
+    batch: Annotated[
+        int | None, typer.Option(min=1, help="Images a batch [128 and 8 on a CPU, 1024 and 64 on a GPU].")
+    ] = None,
+    repeats: Annotated[int, typer.Option(min=1, help="Timed passes of each kind, taking turns; medians count.")] = 5,
+    device: Annotated[str, typer.Option(metavar="NAME", help="cpu, cuda, cuda:1, ...")] = "cpu",
+    as_json: AsJson = False,
+) -> None:
+    """Time a pass that measures dead neurons against a plain forward pass over the same images."""
+    place, rows = machine.device(device), []
+    for row in bench_dnr.run(network or list(bench_dnr.SUBJECTS), place, batches, batch, repeats):
+        rows.append(row)
+        print(f"{row.network}: × {row.ratio:.2f}", file=sys.stderr, flush=True)
+    if as_json:
+        print_json({"machine": machine.described(place), "rows": [row.as_dict() for row in rows]})
+        return
+    shown = [
+        {
+            "network": row.network,
+            "images": f"{row.images:,}",
+            "batch": f"{row.batch:,}",
+            "plain": f"{row.plain:.3f} s",
+            "measuring": f"{row.measuring:.3f} s",
+            "× plain": f"{row.ratio:.2f}",
+            "tracing": f"{row.tracing:.1f} s",
+        }
+        for row in rows
+    ]
+    print_table(shown, title=f"one pass over the images ({machine.described(place)})")
+    print("measuring: with copies of the weights and all rates; tracing: once for an architecture, not in measuring")
 
 
 def _counts(text: str) -> list[int]:

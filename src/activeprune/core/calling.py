@@ -35,15 +35,24 @@ def inputs_of(batch: Batch) -> tuple[tuple[Any, ...], dict[str, Any]]:
     )
 
 
+def size_of(batch: Batch) -> int:
+    """The number of samples: the length of the input's first axis, or what most tensors of a dict agree on."""
+    inputs: Any = batch if isinstance(batch, Mapping) else inputs_of(batch)[0][0]
+    parts = inputs.values() if isinstance(inputs, Mapping) else inputs
+    parts = parts if isinstance(parts, Iterable) and not isinstance(parts, Tensor) else [parts]
+    sizes = [len(part) for part in parts if isinstance(part, Tensor) and part.dim()]
+    if not sizes:
+        kind = "a dict batch" if isinstance(batch, Mapping) else "a batch"
+        raise InputError(f"{kind} needs at least one tensor with a sample dimension")
+    return max(sizes, key=lambda size: (sizes.count(size), size))
+
+
 def samples_of(batch: Batch) -> list[Batch]:
     """The batch as batches of one sample each."""
     if isinstance(batch, Tensor):
         return list(torch.split(batch, 1))
     if isinstance(batch, Mapping):
-        sizes = [len(value) for value in batch.values() if isinstance(value, Tensor) and value.dim()]
-        if not sizes:
-            raise InputError("a dict batch needs at least one tensor with a sample dimension")
-        size = max(sizes, key=lambda size: (sizes.count(size), size))  # what most tensors agree on
+        size = size_of(batch)
         return [{name: _sample(value, i, size) for name, value in batch.items()} for i in range(size)]
     inputs, targets = batch
     if not isinstance(inputs, Tensor) or not isinstance(targets, Tensor) or len(inputs) != len(targets):
@@ -81,14 +90,27 @@ def loss_of(output: Any, batch: Batch, loss_fn: LossFn | None) -> Tensor:
 @contextmanager
 def eval_mode(model: nn.Module, batch_statistics: bool = False) -> Iterator[None]:
     """Eval mode (with batch-norm in training mode if asked for); every module's own mode comes back."""
+    with _modes(model, lambda module: batch_statistics and isinstance(module, _BatchNorm)):
+        yield
+
+
+@contextmanager
+def train_mode(model: nn.Module) -> Iterator[None]:
+    """Training mode; every module's own mode comes back."""
+    with _modes(model, lambda module: True):
+        yield
+
+
+@contextmanager
+def _modes(model: nn.Module, training: Callable[[nn.Module], bool]) -> Iterator[None]:
     before = {module: module.training for module in model.modules()}
     try:
         for module in before:
-            module.training = batch_statistics and isinstance(module, _BatchNorm)
+            module.training = training(module)
         yield
     finally:
-        for module, training in before.items():
-            module.training = training
+        for module, was_training in before.items():
+            module.training = was_training
 
 
 def _sample(value: Any, index: int, size: int) -> Any:

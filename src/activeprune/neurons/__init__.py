@@ -1,6 +1,24 @@
-"""What neurons do and what a pruned network can still hold: sparsity measures and the information bound."""
+"""What neurons do and what a pruned network can still hold: dead neurons, sparsity measures, the information bound."""
 
-from .bound import capacity_constant, information_bound
-from .sparsity import gini, hoyer, sparsity
+from .bound import capacity_constant, information_bound, layer_bound
+from .dead import DeadNeuronCounter, dead_neurons
+from .rates import DeadNeurons, Granularity, Rates, Unattributed
+from .sparsity import Companions, Spread, gini, hoyer, sparsity, spread
 
-__all__ = ["capacity_constant", "gini", "hoyer", "information_bound", "sparsity"]
+__all__ = [
+    "Companions",
+    "DeadNeuronCounter",
+    "DeadNeurons",
+    "Granularity",
+    "Rates",
+    "Spread",
+    "Unattributed",
+    "capacity_constant",
+    "dead_neurons",
+    "gini",
+    "hoyer",
+    "information_bound",
+    "layer_bound",
+    "sparsity",
+    "spread",
+]

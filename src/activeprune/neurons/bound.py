@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 
 from ..core.errors import InputError
+from .rates import Rates
+
+LEVELS = 2.0**24  # whole numbers that float32 tells apart
 
 
 def information_bound(dim: int, static: float, dynamic: float, c: float) -> float:
@@ -48,3 +51,16 @@ def capacity_constant(levels: float, p_s: float) -> float:
     if not 0 <= p_s < 1:
         raise InputError(f"p_s = {p_s}: a probability from 0 to below 1 is needed")
     return math.log((levels - 1) / (1 - p_s))
+
+
+def layer_bound(layer: Rates, levels: float = LEVELS) -> float | None:
+    """The bound of a layer from its measured rates, in nats; None where its neurons could not be followed.
+
+    p_S is the share of samples for which the most often dead neuron with live weights was dead. A neuron that was dead
+    for all n samples counts n / (n + 1): so many samples cannot tell more.
+    """
+    if layer.peak is None:
+        return None
+    samples = layer.counted // layer.neurons
+    p_s = min(layer.peak, samples / (samples + 1))
+    return information_bound(layer.neurons, layer.static, layer.dynamic, capacity_constant(levels, p_s))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,14 +30,7 @@ def gini(values: Tensor) -> float:
     >>> gini(torch.tensor([1.0, 1.0, 1.0, 1.0])), gini(torch.tensor([0.0, 0.0, 0.0, 5.0]))
     (0.0, 0.75)
     """
-    ordered = _checked(values).abs().flatten().double().sort().values
-    total = float(ordered.sum())
-    if not total:
-        return 0.0
-    n = len(ordered)
-    rank = torch.arange(1, n + 1, dtype=torch.float64, device=ordered.device)
-    found = 1 - 2 * float((ordered * (n - rank + 0.5)).sum()) / (total * n)
-    return max(found, 0.0)  # equal numbers may come out below by rounding
+    return float(_gini(_checked(values).reshape(1, -1)))
 
 
 def hoyer(values: Tensor) -> float:
@@ -45,13 +41,77 @@ def hoyer(values: Tensor) -> float:
     >>> round(hoyer(torch.tensor([3.0, -3.0])), 9), hoyer(torch.tensor([0.0, 5.0]))
     (0.0, 1.0)
     """
-    flat = _checked(values).flatten().double()
-    n, largest = flat.numel(), float(flat.abs().max())
-    if n < 2 or not largest:
-        return 0.0
-    flat = flat / largest  # squares of very small or very large numbers stay numbers
-    ratio = float(flat.abs().sum() / flat.square().sum().sqrt())
-    return min(max((math.sqrt(n) - ratio) / (math.sqrt(n) - 1), 0.0), 1.0)
+    return float(_hoyer(_checked(values).reshape(1, -1)))
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The three measures of the same numbers."""
+
+    sparsity: float
+    gini: float
+    hoyer: float
+
+
+def spread(values: Tensor) -> Spread:
+    """All three measures of a tensor.
+
+    >>> spread(torch.tensor([0.0, 5.0]))
+    Spread(sparsity=0.5, gini=0.5, hoyer=1.0)
+    """
+    return Spread(sparsity(values), gini(values), hoyer(values))
+
+
+def spreads(rows: Tensor) -> Tensor:
+    """The three measures of each row of [rows, numbers], as float64 [rows, 3]; nothing is checked, nothing waits."""
+    zeros = (rows == 0).sum(1).double() / rows.shape[1]
+    return torch.stack([zeros, _gini(rows), _hoyer(rows)], dim=1)
+
+
+@dataclass(frozen=True)
+class Companions:
+    """The measures that stand beside dead-neuron rates.
+
+    `parameters` is the share of the prunable weights that are pruned. `weights` are the measures of all masked weights
+    together, `layers` those of each. `activations` are by activation: measured for each sample, then averaged.
+    """
+
+    parameters: float
+    weights: Spread
+    layers: Mapping[str, Spread]
+    activations: Mapping[str, Spread]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def weight_spreads(weights: Mapping[str, Tensor]) -> tuple[Spread, dict[str, Spread]]:
+    """The measures of several tensors together, and of each.
+
+    >>> weight_spreads({"a": torch.tensor([3.0]), "b": torch.tensor([0.0])})[0]
+    Spread(sparsity=0.5, gini=0.5, hoyer=1.0)
+    """
+    together = torch.cat([weight.flatten() for weight in weights.values()])
+    return spread(together), {name: spread(weight) for name, weight in weights.items()}
+
+
+def _gini(rows: Tensor) -> Tensor:
+    ordered = rows.abs().double().sort(1).values
+    total, n = ordered.sum(1), rows.shape[1]
+    rank = torch.arange(1, n + 1, dtype=torch.float64, device=rows.device)
+    found = 1 - 2 * (ordered * (n - rank + 0.5)).sum(1) / (total * n)
+    return torch.where(total == 0, 0.0, found.clamp(min=0))  # equal numbers may come out below by rounding
+
+
+def _hoyer(rows: Tensor) -> Tensor:
+    n = rows.shape[1]
+    sizes = rows.abs().double()
+    largest = sizes.amax(1, keepdim=True)
+    sizes = sizes / largest  # squares of very small or very large numbers stay numbers
+    ratio = sizes.sum(1) / sizes.square().sum(1).sqrt()
+    found = (math.sqrt(n) - ratio) / (math.sqrt(n) - 1) if n > 1 else torch.zeros_like(ratio)
+    return torch.where(largest[:, 0] == 0, 0.0, found.clamp(0, 1))
 
 
 def _checked(values: Tensor) -> Tensor:

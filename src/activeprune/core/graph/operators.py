@@ -79,9 +79,10 @@ def unchanged(wiring: Wiring, call: Call) -> Value:
     return replace(call.first, shape=call.shape)
 
 
-@rule("relu", "relu6", "hardtanh", "clamp", "clamp_min", "clamp_max", "leaky_relu", "prelu", "elu", "celu", "selu")
+@rule("relu", "relu6", "hardtanh", "clamp", "clamp_min", "clamp_max", "clip", "threshold")
+@rule("leaky_relu", "prelu", "rrelu", "elu", "celu", "selu")
 @rule("gelu", "silu", "mish", "hardswish", "hardsigmoid", "sigmoid", "tanh", "softplus", "log_sigmoid")
-@rule("abs", "exp", "pow", "sqrt", "square", "rrelu", "threshold", "hardshrink", "softshrink", "erf")
+@rule("abs", "exp", "pow", "sqrt", "square", "hardshrink", "softshrink", "erf")
 def activation(wiring: Wiring, call: Call) -> Value:
     """A function of one number."""
     return replace(unchanged(wiring, call), alone=False)

@@ -9,7 +9,7 @@ of dead neurons) reads this one structure.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -93,11 +93,21 @@ class Barrier:
 
 
 @dataclass(frozen=True)
+class Activation:
+    """A place where the model calls an activation function whose output can be dead."""
+
+    name: str  # as `Naming` gives it: "relu", "layer1.0.relu", "blocks.0:relu#2"
+    kind: str  # "relu", "gelu", ...
+    shape: tuple[int, ...]  # of the tensor, in the traced call
+    neurons: Ids  # its neurons, of full length or 1 along each axis
+
+
+@dataclass(frozen=True)
 class WeightGraph:
     """The weights of a model by name, the neurons between them, and what could not be followed.
 
-    `outside`: neurons that come from elsewhere than weights (the input, an embedding, a barrier).
-    `exposed`: neurons that go elsewhere than to weights (the output, attention scores, a barrier).
+    `outside`: neurons that come from elsewhere than weights (the input, an embedding, a barrier); `cut` says which
+    barrier. `exposed`: neurons that go elsewhere than to weights (the output, attention scores, a barrier).
     """
 
     size: int  # how many neuron numbers there are
@@ -106,6 +116,8 @@ class WeightGraph:
     outside: NDArray[np.bool_]
     exposed: NDArray[np.bool_]
     barriers: tuple[Barrier, ...]
+    activations: tuple[Activation, ...] = ()  # in the order in which the model calls them
+    cut: Mapping[int, int] = field(default_factory=dict)  # neuron -> index of the barrier that it comes from
 
     def feeding(self, weight: str) -> frozenset[str]:
         """The weights next to `weight` on its input side, and "identity" where a skip connection arrives."""
@@ -136,10 +148,14 @@ class WeightGraph:
 
     def check(self, tensors: Mapping[str, Tensor]) -> None:
         """Refuses the tensors of another model."""
+        if absent := next((name for name in self.layers if name not in tensors), None):
+            raise InputError(f"the weight graph is of another model: this one has no {absent!r}")
+        self.check_masks(tensors)
+
+    def check_masks(self, masks: Mapping[str, Tensor]) -> None:
+        """Refuses masks of another model; there may be weights without one."""
         for name, layer in self.layers.items():
-            if name not in tensors:
-                raise InputError(f"the weight graph is of another model: this one has no {name!r}")
-            if (shape := tuple(tensors[name].shape)) != layer.shape:
+            if name in masks and (shape := tuple(masks[name].shape)) != layer.shape:
                 raise InputError(f"the weight graph is of another model: {name!r} is {layer.shape} there, {shape} here")
 
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, fx, nn
 
 from ..calling import Batch, eval_mode, inputs_of
 from ..errors import InputError
 from ..prunable import unwrapped
+from .activations import Naming, kind_of
 from .operators import NEEDS_NO_NEURONS, RULES, Call
-from .structure import Barrier, WeightGraph
+from .signals import NOBODY
+from .structure import Activation, Barrier, WeightGraph
 from .wiring import Opaque, Value, Wiring
 
 RETURNS_ITS_INPUT = {"dropout"}  # in eval mode, though its schema does not say so
@@ -41,7 +44,7 @@ def trace(model: nn.Module, example_input: Batch) -> WeightGraph:
         raise InputError(f"torch.export cannot trace {type(model).__name__}: {reason}") from error
     wiring = Wiring()
     inputs = _inputs(wiring, exported, _first_names(model))
-    wiring.expose(_Walk(wiring, exported.graph_module, inputs).output)
+    wiring.expose(_Walk(wiring, Naming(model), exported.graph_module, inputs).output)
     return wiring.finished()
 
 
@@ -73,8 +76,8 @@ def _first_names(model: nn.Module) -> dict[str, str]:
 class _Walk:
     """One graph of operations, from its inputs to its `output`."""
 
-    def __init__(self, wiring: Wiring, module: fx.GraphModule, inputs: Sequence[Any]) -> None:
-        self.wiring, self.module = wiring, module
+    def __init__(self, wiring: Wiring, naming: Naming, module: fx.GraphModule, inputs: Sequence[Any]) -> None:
+        self.wiring, self.naming, self.module = wiring, naming, module
         self.values: dict[fx.Node, Any] = {}
         self.output: Any = None
         self._base: dict[fx.Node, fx.Node] = {}  # of a view: whose memory it is
@@ -111,21 +114,29 @@ class _Walk:
         for other in [base, *(view for view, of in self._base.items() if of is base)]:
             later = any(self._position[user] > self._position[node] for user in other.users)
             if other not in (node, changed) and later and isinstance(self.values[other], Value):
-                self._barrier(node, "it writes into memory that is also read under another shape")
+                barrier = self._barrier(node, "it writes into memory that is also read under another shape")
                 self.wiring.expose([self.values[other], self.values[changed]])
-                self.values[other] = self.wiring.source(self.values[other].shape)
+                self.values[other] = self.wiring.source(self.values[other].shape, barrier)
 
     def _result(self, node: fx.Node) -> Any:
         if node.target is operator.getitem:
             whole, index = self._looked_up(node.args)
             return whole[index]
         arguments = self._looked_up(node.args)
-        inner = next((place for place, thing in enumerate(arguments) if isinstance(thing, fx.GraphModule)), None)
-        if inner is not None:  # a part of the model under no_grad or autocast
-            return _Walk(self.wiring, arguments[inner], arguments[inner + 1 :]).output
-        call = Call(self._bound(node), _shapes(node))
+        inner = [place for place, thing in enumerate(arguments) if isinstance(thing, fx.GraphModule)]
+        if len(inner) == 1:  # a part of the model under no_grad or autocast; the branches of torch.cond are several
+            return _Walk(self.wiring, self.naming, arguments[inner[0]], arguments[inner[0] + 1 :]).output
+        for place in inner:
+            self._note_hidden_activations(arguments[place])
+        call = Call(_named(node, arguments, self._looked_up(node.kwargs)), _shapes(node))
         if not call.shapes:
             return None
+        result = self._made(node, call)
+        self._note_activation(node, call.arguments, result)
+        return result
+
+    def _made(self, node: fx.Node, call: Call) -> Value | list[Value]:
+        """What the rule of its operator says that comes out."""
         name = _name(node)
         try:
             if name in RULES and (call.neurons() or name in NEEDS_NO_NEURONS):
@@ -135,23 +146,30 @@ class _Walk:
             raise Opaque("no rule for this operator")
         except (Opaque, *MISFITS) as why:
             known = isinstance(why, Opaque)
-            self._barrier(node, str(why) if known else f"its rule does not cover such a call ({type(why).__name__})")
+            told = str(why) if known else f"its rule does not cover such a call ({type(why).__name__})"
+            barrier = self._barrier(node, told)
             self.wiring.expose(list(call.arguments.values()))
-            return _one_or_several([self.wiring.source(shape) for shape in call.shapes], node)
+            return _one_or_several([self.wiring.source(shape, barrier) for shape in call.shapes], node)
 
-    def _barrier(self, node: fx.Node, why: str) -> None:
-        stack = list(node.meta.get("nn_module_stack", {}).values())
-        self.wiring.barriers.append(Barrier(str(node.target), stack[-1][0] if stack else "", why))
+    def _note_activation(self, node: fx.Node, arguments: dict[str, Any], result: Any) -> None:
+        kind = kind_of(_name(node), arguments)
+        made = node.meta.get("val")
+        if kind is None or not isinstance(made, Tensor) or not made.is_floating_point() or not made.dim():
+            return
+        shape = tuple(made.shape)
+        neurons = np.full([1] * len(shape), NOBODY) if result.ids is None else result.ids
+        self.wiring.activations.append(Activation(self.naming.next(_where(node), kind), kind, shape, neurons))
 
-    def _bound(self, node: fx.Node) -> dict[str, Any]:
-        """Arguments by name."""
-        schema = getattr(node.target, "_schema", None)
-        given, named = self._looked_up(node.args), self._looked_up(node.kwargs)
-        if schema is None:
-            return {**{str(place): value for place, value in enumerate(given)}, **named}
-        bound = {argument.name: argument.default_value for argument in schema.arguments}
-        bound.update(zip(bound, given, strict=False))  # the rest keeps its defaults
-        return {**bound, **named}
+    def _note_hidden_activations(self, branch: fx.GraphModule) -> None:
+        """Those of a part of the model that may or may not run."""
+        for node in branch.graph.nodes:
+            if node.op == "call_function" and (shapes := _shapes(node)):
+                self._note_activation(node, _named(node, node.args, node.kwargs), self.wiring.source(shapes[0]))
+
+    def _barrier(self, node: fx.Node, why: str) -> Barrier:
+        barrier = Barrier(str(node.target), _where(node), why)
+        self.wiring.barriers.append(barrier)
+        return barrier
 
     def _looked_up(self, thing: Any) -> Any:
         if isinstance(thing, fx.Node):
@@ -166,6 +184,22 @@ class _Walk:
 def _attribute(module: nn.Module, path: str) -> Any:
     parent, _, name = path.rpartition(".")
     return getattr(module.get_submodule(parent), name)
+
+
+def _named(node: fx.Node, given: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments by name."""
+    schema = getattr(node.target, "_schema", None)
+    if schema is None:
+        return {**{str(place): value for place, value in enumerate(given)}, **named}
+    bound = {argument.name: argument.default_value for argument in schema.arguments}
+    bound.update(zip(bound, given, strict=False))  # the rest keeps its defaults
+    return {**bound, **named}
+
+
+def _where(node: fx.Node) -> str:
+    """The module that calls an operator."""
+    stack = list(node.meta.get("nn_module_stack", {}).values())
+    return str(stack[-1][0]) if stack else ""
 
 
 def _schema_name(node: fx.Node) -> str:

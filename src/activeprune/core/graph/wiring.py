@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .signals import NOBODY, Ids, combinations, pairs_along
-from .structure import Barrier, Layer, Link, Mode, Scale, WeightGraph
+from .structure import Activation, Barrier, Layer, Link, Mode, Scale, WeightGraph
 
 
 @dataclass(frozen=True)
@@ -38,16 +38,20 @@ class Wiring:
     outside: list[int] = field(default_factory=list)
     exposed: list[Ids] = field(default_factory=list)
     barriers: list[Barrier] = field(default_factory=list)
+    activations: list[Activation] = field(default_factory=list)
+    cut: dict[int, int] = field(default_factory=dict)
 
     def new(self, count: int) -> Ids:
         """Numbers for `count` more neurons."""
         self.count += count
         return np.arange(self.count - count, self.count, dtype=np.int64)
 
-    def source(self, shape: Sequence[int]) -> Value:
-        """One neuron that stands for a whole tensor that no weight feeds."""
+    def source(self, shape: Sequence[int], behind: Barrier | None = None) -> Value:
+        """One neuron that stands for a whole tensor that no weight feeds, or a barrier hides which."""
         ids = self.new(1)
         self.outside += ids.tolist()
+        if behind is not None:
+            self.cut[int(ids[0])] = self.barriers.index(behind)
         return Value(tuple(shape), ids.reshape([1] * len(shape)))
 
     def expose(self, value: Any) -> None:
@@ -107,4 +111,13 @@ class Wiring:
         outside[self.outside] = True
         for ids in self.exposed:
             exposed[ids[ids != NOBODY]] = True
-        return WeightGraph(self.count, self.layers, tuple(self.links), outside, exposed, tuple(self.barriers))
+        return WeightGraph(
+            self.count,
+            self.layers,
+            tuple(self.links),
+            outside,
+            exposed,
+            tuple(self.barriers),
+            tuple(self.activations),
+            self.cut,
+        )

@@ -1,0 +1,260 @@
+"""Dead-neuron rates of any model: counted while it runs, attributed to weights by the weight graph."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.utils._pytree import tree_map
+
+from ..core.calling import Batch, Batches, eval_mode, inputs_of, size_of, train_mode
+from ..core.errors import InputError, unknown
+from ..core.graph import WeightGraph, trace
+from ..core.masks import Masks
+from ..core.prunable import Patterns, unwrapped
+from ..core.randomness import stable_seed, torchs_own
+from .attribution import Attribution, Unfed
+from .rates import DeadNeurons, Rates, Unattributed, rates_of, rates_without_identity, together
+from .sparsity import Companions, Spread, weight_spreads
+from .watching import Tally, Watch
+
+THRESHOLD = 1e-2  # below which an output of GELU, SiLU, Mish or Hardswish counts as 0
+
+
+def dead_neurons(
+    model: nn.Module,
+    masks: Masks | None,
+    batches: Batches,
+    graph: WeightGraph | None = None,
+    *,
+    threshold: float = THRESHOLD,
+    share: float = 1.0,
+    include: Patterns = None,
+    exclude: Patterns = None,
+    training: bool = False,
+    batch_statistics: bool = False,
+    companions: bool = False,
+) -> DeadNeurons:
+    """Static, dynamic and total dead-neuron rates of a network with these masks (None: nothing is pruned).
+
+    A neuron is dead for a sample if its activation function returns 0 (ReLU and its kin), or less than `threshold` in
+    size (GELU, SiLU, Mish, Hardswish). At channel granularity a whole map must be dead, or the part `share` of it. Dead
+    neurons are static if all the weights that feed them are pruned, through normalisations and sums; all others are
+    dynamic. `batches` are tensors, pairs (input, target) or dicts of model arguments, samples along their first axis.
+
+    The model is neither changed nor moved, and runs in eval mode, or with `batch_statistics` (batch-norm as in
+    training), or as in `training`. `graph` is its weight graph, traced with the first batch by default. `include` and
+    `exclude` choose activations by shell patterns of their names, such as `exclude="*#2"`. `companions` adds sparsity
+    measures of weights and activations, which takes longer.
+
+    >>> model = nn.Sequential(nn.Linear(2, 2, bias=False), nn.ReLU())
+    >>> model[0].weight.data = torch.tensor([[1.0, 1.0], [1.0, -1.0]])
+    >>> masks = Masks({"0.weight": torch.tensor([[False, False], [True, True]])})
+    >>> found = dead_neurons(model, masks, [torch.tensor([[2.0, 1.0], [1.0, 2.0]])])
+    >>> found.unit.static, found.unit.dynamic, found.unit.layers["1"].total
+    (0.5, 0.25, 0.75)
+    """
+    counter = DeadNeuronCounter(
+        model,
+        masks,
+        graph,
+        threshold=threshold,
+        share=share,
+        include=include,
+        exclude=exclude,
+        training=training,
+        batch_statistics=batch_statistics,
+        companions=companions,
+    )
+    if isinstance(batches, (Tensor, Mapping)):
+        raise InputError("batches are several: pass a list, if only of one batch")
+    for batch in batches:
+        counter.add(batch)
+    return counter.result()
+
+
+class DeadNeuronCounter:
+    """Counts the dead neurons of a network batch by batch: `add` them, then ask for the `result`.
+
+    The network is copied when the counter is made, with its pruned weights at 0: a training may go on between two
+    batches, and neither the model nor its buffers, modes and hooks are changed. Nothing waits for the device until the
+    result, and memory does not grow with the number of samples. See `dead_neurons` for the arguments; `graph` serves
+    every network of the same architecture, so that a counter in a loop costs no tracing.
+
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    >>> counter = DeadNeuronCounter(model, Masks.dense(model))
+    >>> for _ in range(3):
+    ...     counter.add(torch.randn(16, 4))
+    >>> counter.result().samples
+    48
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        masks: Masks | None = None,
+        graph: WeightGraph | None = None,
+        *,
+        threshold: float = THRESHOLD,
+        share: float = 1.0,
+        include: Patterns = None,
+        exclude: Patterns = None,
+        training: bool = False,
+        batch_statistics: bool = False,
+        companions: bool = False,
+    ) -> None:
+        if not (threshold > 0 and math.isfinite(threshold)):
+            raise InputError(f"threshold = {threshold}: a number above 0 is needed")
+        if not 0 < share <= 1:
+            raise InputError(f"share = {share}: the part of a map that must be dead is above 0 and at most 1")
+        weights = {} if masks is None else masks.weights_of(model)
+        self._model = unwrapped(model)
+        if isinstance(self._model, torch.jit.ScriptModule):
+            raise InputError(
+                "a model compiled by torch.jit hides its activations: measure the one that it was made from"
+            )
+        if graph is not None:
+            graph.check(dict(self._model.named_parameters()))
+        self.graph = graph
+        """The weight graph; traced with the first batch, None if the model cannot be."""
+        self._masks: Mapping[str, Tensor] = masks or {}
+        self._tensors, self._buffers = _copied(self._model, weights, self._masks)
+        self._include, self._exclude = _several(include), _several(exclude)
+        self._threshold, self._share = threshold, share
+        self._training, self._batch_statistics = training, batch_statistics
+        self._pruned = masks or Masks.dense(model) if companions else None
+        self._attribution = Attribution(graph)
+        self._watch: Watch | None = None
+        self.samples = 0
+
+    def add(self, batch: Batch) -> None:
+        """Runs one batch: a tensor, a pair (input, target) or a dict of model arguments, on the model's device."""
+        arguments, keywords = inputs_of(batch)
+        size = size_of(batch)
+        if not size:
+            return
+        watch = self._watching(batch)
+        if self._buffers:
+            torch._foreach_copy_([self._tensors[name] for name in self._buffers], list(self._buffers.values()))
+        mode = train_mode(self._model) if self._training else eval_mode(self._model, self._batch_statistics)
+        devices = {tensor.device for tensor in self._tensors.values() if tensor.device.type == "cuda"}
+        with torchs_own, torch.random.fork_rng(devices), torch.inference_mode(False), torch.no_grad(), mode:
+            if self._training:
+                torch.manual_seed(stable_seed(0, "neurons", self.samples))
+            with watch.one_pass(size):
+                functional_call(self._model, self._tensors, arguments, keywords)
+        self.samples += size
+
+    def result(self) -> DeadNeurons:
+        """The rates of all samples so far."""
+        watch = self._watch
+        if watch is None:
+            raise InputError("dead neurons are counted on batches: pass batches=[input, ...]")
+        if not watch.names:
+            raise InputError(f"{type(self._model).__name__} calls no activation function whose output can be dead")
+        self._check_patterns(list(watch.names))
+        unfed = self._attribution.unfed(watch.tallies, watch.most_calls, self._masks)
+        units = {name: _unit_rates(tally, unfed[name]) for name, tally in watch.tallies.items()}
+        channels = {
+            name: rates_of(tally.channels, unfed[name].channels, tally.samples)
+            for name, tally in watch.tallies.items()
+            if tally.samples
+        }
+        return DeadNeurons(
+            unit=together(units),
+            channel=together(channels),
+            samples=self.samples,
+            unattributed=(*_unattributed(unfed), *self._unseen(watch)),
+            companions=self._companions(watch.tallies),
+        )
+
+    def _watching(self, first: Batch) -> Watch:
+        if self._watch is None:
+            if self.graph is None:
+                self._trace(first)
+            axis, measured = self._attribution.axis, self._pruned is not None
+            self._watch = Watch(self._model, axis, self._chosen, self._threshold, self._share, measured)
+        return self._watch
+
+    def _trace(self, batch: Batch) -> None:
+        try:
+            with torchs_own, torch.random.fork_rng([]), torch.inference_mode(False), torch.enable_grad():
+                self.graph = trace(self._model, tree_map(_usual, batch))
+            self._attribution = Attribution(self.graph)
+        except InputError as error:
+            self._attribution = Attribution(None, str(error))
+
+    def _chosen(self, name: str) -> bool:
+        return (not self._include or _fits(name, self._include)) and not _fits(name, self._exclude)
+
+    def _check_patterns(self, names: Sequence[str]) -> None:
+        for role, patterns in (("include", self._include), ("exclude", self._exclude)):
+            for pattern in patterns:
+                if not any(fnmatchcase(name, pattern) for name in names):
+                    raise unknown(f"activation in {role}", pattern, names)
+        if not any(self._chosen(name) for name in names):
+            raise InputError("include and exclude leave no activation")
+
+    def _unseen(self, watch: Watch) -> Iterator[Unattributed]:
+        """Activations that could not be counted."""
+        for name in self._attribution.names:
+            if name not in watch.names and self._chosen(name):
+                yield Unattributed(name, "not counted: it was traced, but did not show itself when the model ran")
+        for path, module in self._model.named_modules():
+            if isinstance(module, torch.jit.ScriptModule):
+                yield Unattributed(path, "not counted: torch.jit hides its activations")
+            elif isinstance(module, (nn.RNN, nn.RNNCell)) and module.nonlinearity == "relu":
+                yield Unattributed(path, "not counted: its activations are inside one operator")
+
+    def _companions(self, tallies: Mapping[str, Tally]) -> Companions | None:
+        if self._pruned is None:
+            return None
+        weights, layers = weight_spreads({name: self._tensors[name] for name in self._pruned})
+        activations = {}
+        for name, tally in tallies.items():
+            if tally.spreads is not None:
+                means = (tally.spreads / tally.samples).tolist()
+                if not all(map(math.isfinite, means)):
+                    raise InputError(f"the outputs of {name!r} are not all finite: their sparsity cannot be measured")
+                activations[name] = Spread(*means)
+        return Companions(1 - self._pruned.alive / self._pruned.total, weights, layers, activations)
+
+
+def _copied(
+    model: nn.Module, weights: Mapping[str, Tensor], masks: Mapping[str, Tensor]
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """All tensors of a model, pruned weights 0, and a second copy of its buffers, which a forward pass may change."""
+    with torch.inference_mode(False), torch.no_grad():
+        buffers = {name: buffer.detach().clone() for name, buffer in model.named_buffers()}
+        tensors = {name: parameter.detach() for name, parameter in model.named_parameters()}
+        tensors |= {name: weight.masked_fill(~masks[name].to(weight.device), 0) for name, weight in weights.items()}
+        kept = {name: tensor if name in weights else tensor.clone() for name, tensor in tensors.items()}
+        return kept | {name: buffer.clone() for name, buffer in buffers.items()}, buffers
+
+
+def _usual(thing: Any) -> Any:
+    """A copy of a tensor that was made in inference mode, which cannot be traced with."""
+    return thing.clone() if isinstance(thing, Tensor) and thing.is_inference() else thing
+
+
+def _unattributed(unfed: Mapping[str, Unfed]) -> Iterator[Unattributed]:
+    return (Unattributed(name, found.why) for name, found in unfed.items() if found.why)
+
+
+def _unit_rates(tally: Tally, unfed: Unfed) -> Rates:
+    if tally.units is None:
+        return rates_without_identity(tally.neurons, tally.counted, tally.by_channel, unfed.units)
+    return rates_of(tally.units, unfed.units, tally.samples)
+
+
+def _several(patterns: Patterns) -> Sequence[str]:
+    return () if patterns is None else (patterns,) if isinstance(patterns, str) else patterns
+
+
+def _fits(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)

@@ -1,0 +1,201 @@
+"""Activations of a running model, wherever it calls them: how often each neuron is dead."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from ..core.graph import Naming, kind_of
+from ..core.graph.activations import NEAR_ZERO, OPERATORS
+from .sparsity import spreads
+
+ARGUMENTS = {  # what the arguments after the tensor are called, where they matter
+    "hardtanh": ("min_val", "max_val"),
+    "clamp": ("min", "max"),
+    "clip": ("min", "max"),
+    "clamp_min": ("min",),
+    "threshold": ("threshold", "value"),
+}
+CONVOLUTIONS = {f"conv{transposed}{n}d" for transposed in ("", "_transpose") for n in (1, 2, 3)}
+PRODUCTS = {"linear", "addmm"}
+CALL = nn.Module._call_impl.__code__
+
+
+class Tally:
+    """How often the neurons of one activation were dead.
+
+    `units` counts for every unit of a sample the samples for which it was dead. Once maps change their size, or samples
+    cannot be told apart, a unit is not the same from batch to batch: `units` ends, and `by_channel` goes on with pairs
+    of unit and sample. `channels` counts for every channel the samples for which its whole map was dead.
+    """
+
+    def __init__(self, shape: Sequence[int], axis: int, device: torch.device) -> None:
+        self.axis = axis  # of the channels, in a sample
+        self.units: Tensor | None = torch.zeros(tuple(shape), dtype=torch.int32, device=device)
+        self.by_channel = torch.zeros(shape[axis], dtype=torch.int64, device=device)
+        self.channels = torch.zeros(shape[axis], dtype=torch.int32, device=device)
+        self.samples = 0  # that were told apart
+        self.neurons = 0  # of one sample, at most
+        self.counted = 0
+        self.spreads: Tensor | None = None  # sums over samples
+
+    def add(self, dead: Tensor, axis: int, share: float) -> None:
+        """Counts `dead` [samples, *sample shape], 1 or True where a unit is, with channels at `axis` of a sample."""
+        others = [a for a in range(1, dead.dim()) if a != axis + 1]
+        maps = _summed(dead, others) if others else dead
+        self._add_units(dead, maps)
+        size = dead[0].numel() // dead.shape[axis + 1]
+        self.channels += _summed(maps >= math.ceil(share * size - 1e-9) if others else dead, [0])
+        self.samples += len(dead)
+        self.neurons = max(self.neurons, dead[0].numel())
+
+    def add_loose(self, dead: Tensor, samples: int) -> None:
+        """Counts units of which one does not know to which sample they belong; channels are at the last axis."""
+        self._lose_identity()
+        self._add_units(dead, dead.reshape(-1, dead.shape[-1]))
+        self.neurons = max(self.neurons, dead.numel() // samples)
+
+    def _add_units(self, dead: Tensor, maps: Tensor) -> None:
+        if self.units is not None and self.units.shape != dead.shape[1:]:
+            self._lose_identity()
+        if self.units is not None:
+            self.units += _summed(dead, [0])
+        else:
+            self.by_channel += _summed(maps, [0])
+        self.counted += dead.numel()
+
+    def _lose_identity(self) -> None:
+        if self.units is not None:
+            others = [a for a in range(self.units.dim()) if a != self.axis]
+            self.by_channel += self.units.sum(others) if others else self.units
+            self.units = None
+
+
+class Watch(TorchFunctionMode):
+    """Sees every function that this thread calls, and tallies the outputs of activations.
+
+    `axis_of` tells by name and shape of a sample which axis the channels are at, where it is known; otherwise it is the
+    last one after a linear layer and the first after a convolution.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        axis_of: Callable[[str, Sequence[int]], int | None],
+        chosen: Callable[[str], bool],
+        threshold: float,
+        share: float,
+        with_spreads: bool = False,
+    ) -> None:
+        super().__init__()
+        self.tallies: dict[str, Tally] = {}
+        self.names: dict[str, None] = {}  # all that were seen, also if not chosen
+        self.most_calls: dict[str, int] = {}  # of one place in one pass
+        self._naming = Naming(model)
+        self._axis_of, self._chosen = axis_of, chosen
+        self._threshold, self._share, self._with_spreads = threshold, share, with_spreads
+        self._samples, self._after_linear = 1, True
+        self._scratch = torch.empty(0)
+
+    @contextmanager
+    def one_pass(self, samples: int) -> Iterator[None]:
+        """In this context the model is called once, with so many samples."""
+        self._naming.restart()
+        self._samples, self._after_linear = samples, True
+        with self:
+            yield
+        for place, calls in self._naming.calls.items():
+            self.most_calls[place] = max(calls, self.most_calls.get(place, 0))
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        output = func(*args, **kwargs)
+        operator = getattr(func, "__name__", "").strip("_")
+        if operator in OPERATORS:
+            named = zip(ARGUMENTS.get(operator, ()), args[1:], strict=False)
+            kind = kind_of(operator, {**dict(named), **kwargs})
+            if kind is not None and isinstance(output, Tensor) and output.is_floating_point() and output.dim():
+                self._saw(kind, output, sys._getframe(1))
+        elif operator in CONVOLUTIONS or operator in PRODUCTS:
+            self._after_linear = operator in PRODUCTS
+        return output
+
+    def _saw(self, kind: str, output: Tensor, frame: FrameType) -> None:
+        name = self._naming.next(self._running(frame), kind)
+        self.names[name] = None
+        if not self._chosen(name) or not output.numel():
+            return
+        with torch.inference_mode(False), torch.no_grad():
+            if len(output) % self._samples:
+                tally = self._tally(name, output.shape, output.dim() - 1, output.device)
+                tally.add_loose(self._dead(kind, output), self._samples)
+                return
+            values = output.reshape(self._samples, *sample_shape(output.shape, self._samples))
+            axis = self._axis(name, values.shape[1:])
+            tally = self._tally(name, values.shape[1:], axis, output.device)
+            tally.add(self._dead(kind, values), axis, self._share)
+            if self._with_spreads:
+                found = spreads(values.flatten(1)).sum(0)
+                tally.spreads = found if tally.spreads is None else tally.spreads + found
+
+    def _running(self, frame: FrameType | None) -> str:
+        """The path of the innermost module that is being called."""
+        while frame is not None:
+            if frame.f_code is CALL:
+                path = self._naming.path(frame.f_locals["self"])
+                if path is not None:
+                    return path
+            frame = frame.f_back
+        return ""
+
+    def _axis(self, name: str, shape: Sequence[int]) -> int:
+        known = self._axis_of(name, shape)
+        return known if known is not None else len(shape) - 1 if self._after_linear else 0
+
+    def _tally(self, name: str, shape: Sequence[int], axis: int, device: torch.device) -> Tally:
+        """That of the activation; where it comes with another number of channels, one for each number."""
+        known = self.tallies.get(name)
+        if known is not None and len(known.channels) != shape[axis]:
+            name = f"{name}@{shape[axis]}"
+        if name not in self.tallies:
+            self.tallies[name] = Tally(shape, axis, device)
+        return self.tallies[name]
+
+    def _dead(self, kind: str, values: Tensor) -> Tensor:
+        """1 where a unit is dead. On a CPU as numbers in memory used again: several times as fast as new bools."""
+        if values.device.type != "cpu":
+            return values.abs() < self._threshold if kind in NEAR_ZERO else values == 0
+        into = self._into(values.shape)
+        if kind in NEAR_ZERO:
+            return into.copy_(values).abs_().lt_(self._threshold)
+        return torch.eq(values, 0, out=into)
+
+    def _into(self, shape: torch.Size) -> Tensor:
+        if self._scratch.numel() < shape.numel():
+            self._scratch = torch.empty(shape.numel())
+        return self._scratch[: shape.numel()].view(shape)
+
+
+def sample_shape(shape: Sequence[int], samples: int) -> tuple[int, ...]:
+    """The shape of one sample's part of a tensor whose first axis holds the samples, each perhaps several times.
+
+    >>> sample_shape((8, 3, 5, 5), 8), sample_shape((8 * 49, 16), 8), sample_shape((8,), 8)
+    ((3, 5, 5), (49, 16), (1,))
+    """
+    folded = shape[0] // samples
+    return (*((folded,) if folded > 1 else ()), *shape[1:]) or (1,)
+
+
+def _summed(values: Tensor, axes: list[int]) -> Tensor:
+    """Exact: numbers here stay below 2²⁴, up to which float32 has all whole numbers."""
+    return values.sum(axes).int() if values.is_floating_point() else values.sum(axes, dtype=torch.int32)

@@ -1,0 +1,65 @@
+"""Dead neurons are the same on a GPU, and counting them never waits for it."""
+
+import pytest
+import torch
+from torch import nn
+
+import activeprune as ap
+from activeprune.neurons import DeadNeuronCounter
+from tests.helpers import random_masks
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that this torch can use"),
+]
+
+
+def network() -> nn.Module:
+    """With small whole numbers for weights, so that every device computes the same."""
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8, eps=0.0), nn.ReLU(inplace=True), nn.Conv2d(8, 6, 3),
+        nn.ReLU6(), nn.Flatten(), nn.Linear(6 * 36, 10), nn.ReLU(),
+    )  # fmt: skip
+    for parameter in model.parameters():
+        parameter.data = torch.randint(-3, 4, parameter.shape).float()
+    return model
+
+
+def images() -> list[torch.Tensor]:
+    return [torch.randint(-3, 4, (count, 3, 8, 8)).float() for count in (16, 16, 5)]
+
+
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+def test_counts_are_those_of_the_cpu(memory_format: torch.memory_format) -> None:
+    model, batches = network(), images()
+    tensors = dict(random_masks(model, 0.5))
+    for mask in tensors.values():
+        mask[::3] = False
+    masks = ap.Masks(tensors)
+    here = ap.dead_neurons(model, masks, batches, companions=True)
+    assert here.unit.dead_static > 0
+    model = model.cuda().to(memory_format=memory_format)
+    there = ap.dead_neurons(model, masks, [x.cuda().to(memory_format=memory_format) for x in batches])
+    assert (there.unit, there.channel, there.unattributed) == (here.unit, here.channel, ())
+
+
+def test_adding_a_batch_never_waits_for_the_device() -> None:
+    model = network().cuda()
+    batches = [x.cuda() for x in images()]
+    counter = DeadNeuronCounter(model, ap.Masks.dense(model), ap.trace(model, batches[0]))
+    counter.add(batches[0])
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for batch in batches:
+            counter.add(batch)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert counter.result().samples == 53
+
+
+def test_the_gpus_random_state_is_left_alone() -> None:
+    model = nn.Sequential(network(), nn.Dropout(0.5)).cuda()
+    before = torch.cuda.get_rng_state()
+    ap.dead_neurons(model, None, [x.cuda() for x in images()], training=True)
+    assert torch.equal(torch.cuda.get_rng_state(), before)
