@@ -10,6 +10,7 @@ from activeprune.data import Shelf
 from activeprune.training import fused_engine
 from activeprune.training.fused import FusedResNets
 from activeprune.training.fused.layout import Layout
+from activeprune.training.fused.plan import Networks
 from activeprune.training.fused_engine import Fused, FusedLane
 from activeprune.training.unavailable import EngineUnavailable
 from tests.gpu.makers import half, patches, start_of, training
@@ -19,9 +20,10 @@ CHOSEN = training(network="resnet8", precision="bf16")
 
 
 def lane(start: dict, masks: ap.Masks | None = None) -> FusedLane:
-    """One that checks as it does on a GPU, and has nowhere to put what it was given."""
+    """One that checks as it does on a GPU, without kernels."""
     networks = object.__new__(FusedResNets)
-    networks.layout = Layout(8, "conv", 10)
+    networks.layout, networks.device = Layout(8, "conv", 10), CPU
+    networks.networks = Networks.zeros(1, networks.layout, 8, CPU)
     engine = SimpleNamespace(training=CHOSEN, device=CPU, networks=networks, model=CHOSEN.build(10, 3))
     return FusedLane(engine, 0, CHOSEN.feed(0), start, masks)  # type: ignore[arg-type]
 
@@ -53,8 +55,6 @@ def test_momentum_of_another_network_is_not_passed_over(momentum: dict, told: st
         patch.setattr(FusedLane, "load", lambda *arguments: None)
         own = lane(start_of(CHOSEN))
     own._state = start_of(CHOSEN)
-    size = own.networks.layout.size  # what is placed before momentum has somewhere to go
-    own.networks._mask, own.networks.parameters, own.networks.device = torch.empty(1, size), torch.empty(1, size), CPU
     with pytest.raises(ap.InputError, match=told):
         own.load_optimizer_state(momentum)
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from torch import Tensor
 
 from .. import machine
 from ..core.errors import InputError
 from ..core.masks import Masks
-from ..data import Feed
 from ..experiment.reading import assignments
 from ..neurons import DeadNeurons, Rates, dead_neurons, layer_bound
 from ..neurons.bound import LEVELS
@@ -75,7 +73,7 @@ def dnr(
     found = dead_neurons(
         network.to(place),
         pruned.to(place),
-        _images(feed, wanted),
+        feed.unaugmented(wanted),
         threshold=threshold,
         share=share,
         include=include or None,
@@ -136,13 +134,3 @@ def _count(samples: str) -> int | None:
     if not samples.isdecimal() or int(samples) < 1:
         raise InputError(f"samples = {samples!r}: a number of images of at least 1 is needed, or all")
     return int(samples)
-
-
-def _images(feed: Feed, samples: int | None) -> Iterator[tuple[Tensor, Tensor]]:
-    """So many training images, not augmented and drawn by the seed, or all in order."""
-    left = feed.size if samples is None else samples
-    drawn = left <= feed.steps * feed.batch
-    for x, y in feed.scoring(0, -(-left // feed.batch)) if drawn else feed.evaluation("train"):
-        if left > 0:
-            yield x[:left], y[:left]
-        left -= len(x)

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from ..experiment.observer import Observer
 from ..experiment.plan import Plan, Todo
-from ..experiment.steps import Prune, Step, Train
+from ..experiment.steps import Measure, Prune, Step, Train
 from ..training import Epoch
 
 
@@ -133,7 +133,15 @@ def described(step: Step) -> str:
     if isinstance(step, Train):
         under = "dense" if step.masks is None else f"after cycle {step.masks.cycle}, λ {density(step.masks):.1%}"
         return f"seed {step.seed} train {under}"
+    if isinstance(step, Measure):
+        when = "after" if isinstance(step.network, Train) and _key(step.network.masks) == _key(step.masks) else "before"
+        under = "dense" if step.masks is None else f"λ {density(step.masks):.1%}"
+        return f"seed {step.seed} measure {under} {when} its training"
     return step.kind
+
+
+def _key(step: Step | None) -> str | None:
+    return None if step is None else step.key
 
 
 def density(masks: Prune | None) -> float:

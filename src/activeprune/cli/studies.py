@@ -14,7 +14,7 @@ from rich.tree import Tree
 from ..core.errors import InputError
 from ..experiment import speed
 from ..experiment.executors import Outcome
-from ..experiment.findings import Summary, summaries
+from ..experiment.findings import Spread, Summary, summaries
 from ..experiment.outlook import Outlook, outlook, unmeasured
 from ..experiment.reading import assignments
 from ..experiment.runs import Run
@@ -212,8 +212,28 @@ def _print_run(run: Run) -> None:
         texts = {heads[cycle]: _cell_text(own[cycle], density.get(cycle)) for cycle in columns}
         rows.append({"variant": variant, **texts})
     print_table(rows, title=f"test accuracy in %, mean ± std over {_counted(len(run.study.seeds), 'seed')}")
+    if run.study.measure:
+        print_table(
+            [
+                {"variant": cell.variant, "λ": heads[cell.cycle].removeprefix("λ "), **_rates(cell)}
+                for cell in sorted(cells, key=lambda cell: (run.study.variants.index(cell.variant), cell.cycle))
+            ],
+            title="dead neurons in % after the training, mean ± std",
+        )
     for line in _shortfalls(run):
         print(line)
+
+
+def _rates(cell: Summary) -> dict[str, str]:
+    found = cell.dnr or {}
+    names = {f"{of} {what}": f"after_{of}_{what}" for of in ("unit", "channel") for what in ("static", "dynamic")}
+    return {head: _spread_text(found[name]) if name in found else "" for head, name in names.items()}
+
+
+def _spread_text(spread: Spread) -> str:
+    if spread.mean is None:
+        return "missing"
+    return f"{100 * spread.mean:.2f}" + ("" if spread.std is None else f" ± {100 * spread.std:.2f}")
 
 
 def _cell_text(cell: Summary, head: float | None) -> str:

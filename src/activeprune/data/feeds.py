@@ -59,6 +59,13 @@ class Feed(ABC):
         order = torch.randperm(self.size, generator=generator(self.seed, "score", cycle))
         return self._plain(order[: min(count, self.steps) * self.batch])
 
+    def unaugmented(self, count: int | None = None) -> Iterator[Batch]:
+        """`count` different training images as they are, chosen by the seed; all in order without it."""
+        if count is None or whole("count", count, 1) >= self.size:
+            return self.evaluation("train")
+        order = torch.randperm(self.size, generator=generator(self.seed, "score", 0))
+        return self._plain(order[:count])
+
     def evaluation(self, part: Part, batch: int | None = None) -> Iterator[Batch]:
         """All images of a part, in order and never augmented; the last batch may be smaller."""
         if part not in get_args(Part):

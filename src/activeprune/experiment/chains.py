@@ -9,7 +9,7 @@ from functools import wraps
 from typing import Any, Literal, TypeVar, cast
 
 from ..core.methods import METHODS
-from .steps import Init, Prune, Train
+from .steps import Init, Measure, Prune, Train
 from .study import Study, Variant
 
 State = Init | Train
@@ -26,6 +26,13 @@ class Cell:
     seed: int
     training: Train
     masks: Prune | None
+    before: Measure | None = None  # dead neurons where the training starts, under its masks
+    after: Measure | None = None  # and where it ends
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """What is measured of the cell."""
+        return tuple(step for step in (self.before, self.after) if step is not None)
 
 
 def cells(study: Study) -> Iterator[Cell]:
@@ -34,10 +41,10 @@ def cells(study: Study) -> Iterator[Cell]:
         line = _Line(study, seed)
         line.lay_out()
         for variant in study.variants:
-            yield Cell(variant, 0, seed, line.trained(1, "plain"), None)
+            yield line.cell(variant, 0, line.trained(1, "plain"), None)
             for cycle in study.reported:
                 masks = line.masks(cycle, variant)
-                yield Cell(variant, cycle, seed, line.retrained(cycle, variant, masks), masks)
+                yield line.cell(variant, cycle, line.retrained(cycle, variant, masks), masks)
 
 
 def remembered(method: Method) -> Method:
@@ -70,6 +77,16 @@ class _Line:
             for cycle in range(1, max(self.study.reported) + 1):
                 for step in (self.trained(cycle, trunk), self.trunk_masks(cycle, trunk)):
                     assert step is None or step.key
+
+    def cell(self, variant: Variant, cycle: int, training: Train, masks: Prune | None) -> Cell:
+        """A number of the table, with what is measured beside it."""
+        if "dnr" not in self.study.measure:
+            return Cell(variant, cycle, self.seed, training, masks)
+        before, after = (
+            Measure(training.training, self.seed, network, masks, self.study.measure_images)
+            for network in (training.start, training)
+        )
+        return Cell(variant, cycle, self.seed, training, masks, before, after)
 
     @remembered
     def trained(self, cycle: int, trunk: Trunk) -> Train:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
@@ -25,9 +25,12 @@ from ..core.pruning import Pruned, prune_cycle, prune_solo
 from ..data import Dataset, Feed
 from ..machine import described
 from ..machine import device as usable_device
+from ..neurons import DeadNeurons
 from ..training import Checkpoint, Epoch, Result, Training
+from ..training.duration import Duration
 from ..training.engine import Eager
-from ..training.loop import Entry, checkpoint_identity, train_together
+from ..training.loop import Entry, checkpoint_identity, train_together, was_probed
+from ..training.probe import Probe, ProbedNetwork
 from .artifacts import (
     checkpoint_bytes,
     checkpoint_of,
@@ -37,13 +40,14 @@ from .artifacts import (
     state_bytes,
     state_of,
 )
-from .plan import CHECKPOINT, MASKS, RECORD, STATE
+from .plan import CHECKPOINT, MASKS, RECORD, STATE, probe_part
 from .speed import Speed
-from .steps import Init, Prune, Step, Train
+from .steps import Init, Measure, Prune, Step, Train
 from .store import Store
 
 OnEpoch = Callable[[Step, Epoch, int], None]  # the step, the epoch that ended, and how many there are
 SECONDS_BETWEEN_CHECKPOINTS = 30.0
+PROBED_IMAGES = 512
 FEEDS_KEPT = 64  # by rows: of two packs
 DATASETS_KEPT = 4
 
@@ -75,6 +79,8 @@ class Compute:
         self.device, self.workers = device, workers
         self.seconds_between_checkpoints = seconds_between_checkpoints
         self.tell: Callable[[str], None] = lambda line: None  # of a checkpoint that was damaged, say
+        self.probed: Mapping[str, Duration] = {}  # by key: how often a training is looked at
+        self._looked_at = lru_cache(2)(self._new_network)  # by threads that train and that measure
         self._feeds: dict[tuple[str, int], Feed] = {}
         self.feed_by_rows = lru_cache(FEEDS_KEPT)(self._feed_by_rows)
         self._data: dict[str, Dataset] = {}
@@ -91,6 +97,9 @@ class Compute:
             return self.made(step, entry, result)
         if isinstance(step, Prune):
             parts = self._prune(step)
+            return Made(parts, {**self._provenance(step), "seconds": time.perf_counter() - since})
+        if isinstance(step, Measure):
+            parts = {RECORD: record_bytes(self._measured(step).as_dict())}
             return Made(parts, {**self._provenance(step), "seconds": time.perf_counter() - since})
         raise InputError(f"a step of kind {step.kind} is not computed by itself")
 
@@ -113,7 +122,11 @@ class Compute:
             if on_epoch is not None:
                 on_epoch(step, epoch, -(-step.training.epochs.steps(feed.steps) // feed.steps))
 
-        return Entry(feed, self._state(step.start), masks, self._resumable(step, masks), after_epoch)
+        probe = self._probe(step, feed, masks)
+        resume = self._resumable(step, masks)
+        if resume is not None and probe is not None and not was_probed(resume, probe, step.first, feed.steps):
+            resume = None
+        return Entry(feed, self._state(step.start), masks, resume, after_epoch, probe)
 
     def made(self, step: Train, entry: Entry, result: Result, **how: Any) -> Made:
         """The result of a training for the store; `how` it came about goes into its provenance."""
@@ -121,6 +134,9 @@ class Compute:
         parts = {RECORD: record_bytes(training_record(result, density)), STATE: state_bytes(result.state)}
         if result.checkpoint is not None:
             parts[CHECKPOINT] = checkpoint_bytes(replace(result.checkpoint, seconds=0.0))
+        if entry.probe is not None:
+            seen = {"every": str(entry.probe.every), "images": entry.probe.images, "probed": list(result.probed)}
+            parts[probe_part(entry.probe.every)] = record_bytes(seen)
         told = {"seconds": result.seconds, "images_per_second": result.images_per_second, **how}
         if step.resume is None and result.epochs:  # else a part of its time was another step's
             steps = result.epochs[-1].step - step.first * entry.feed.steps
@@ -185,6 +201,27 @@ class Compute:
             cycle=step.cycle,
             options=dict(step.options),
         )  # fmt: skip
+
+    def _measured(self, step: Measure) -> DeadNeurons:
+        masks = None if step.masks is None else self._masks(step.masks).to(self.device)
+        images = self.feed(step.training, step.seed).unaugmented(step.images)
+        try:
+            return self._looked_at(step.training, Measure).dead_neurons(self._state(step.network), masks, images)
+        except InputError as error:  # a network without activations, say
+            raise StepFailed(f"seed {step.seed} measure {step.key}: {error}") from error
+
+    def _probe(self, step: Train, feed: Feed, masks: Masks | None) -> Probe | None:
+        """What looks at a training on the way, where that was asked for."""
+        every = self.probed.get(step.key)
+        if every is None:
+            return None
+        device = usable_device(self.device)
+        batches = [x.to(device) for x, _ in feed.unaugmented(PROBED_IMAGES)]
+        network = self._looked_at(step.training, Train)
+        return Probe(every, network, None if masks is None else masks.to(device), batches)
+
+    def _new_network(self, training: Training, of: type[Step]) -> ProbedNetwork:
+        return ProbedNetwork(self._model(training, seed=0).to(self.device))
 
     def _scoring(self, step: Prune, count: int) -> Iterator[tuple[Tensor, Tensor]]:
         return self.feed(step.training, step.seed).scoring(step.cycle, count)

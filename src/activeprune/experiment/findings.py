@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
+from itertools import product
 from statistics import fmean, stdev
 from typing import Any
 
 from ..core.errors import InputError
-from .plan import Plan, record_of
+from .chains import Cell
+from .plan import Plan, probe_part, record_of
 from .steps import Train
 from .store import Store
 
 Row = dict[str, Any]
+
+DNR = "dnr_"  # begins the names of dead-neuron rates
 
 
 class Rows(list[Row]):
     """One row a cell and seed: variant, cycle, seed, density, accuracy, best_epoch, failure, key, how it was pruned.
 
     What is missing has accuracy None and failure None; a training that failed says why. `by_method` and `by_rule` are
-    the weights that X and AP removed in this cycle, `shortfall` those that AP could not find.
+    the weights that X and AP removed in this cycle, `shortfall` those that AP could not find. Where a study measures
+    dead neurons, `dnr_after_unit_dynamic` and the like are their rates: before or after the training, of units or
+    channels, static, dynamic or total.
     """
 
     def frame(self) -> Any:
@@ -30,6 +37,20 @@ class Rows(list[Row]):
         except ImportError as error:
             raise InputError("pandas is not installed: pip install pandas") from error
         return pandas.DataFrame(self)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Mean and sample standard deviation of some seeds' values."""
+
+    mean: float | None
+    std: float | None
+    seeds: int
+
+    @classmethod
+    def of(cls, values: list[float]) -> Spread:
+        """Of values that are there."""
+        return cls(fmean(values) if values else None, stdev(values) if len(values) > 1 else None, len(values))
 
 
 @dataclass(frozen=True)
@@ -45,6 +66,8 @@ class Summary:
     values: dict[int, float]
     missing: list[int]
     failed: list[int]
+    dnr: dict[str, Spread] | None = None
+    """Dead-neuron rates by name, "after_unit_dynamic" and so on; None where they are not measured."""
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON; seeds as text, as JSON wants its keys."""
@@ -69,9 +92,33 @@ def rows_of(plan: Plan, store: Store) -> Rows:
                 "failure": record.get("failure"),
                 "key": cell.training.key,
                 **{name: pruned.get(name) for name in ("alive", "by_method", "by_rule", "shortfall")},
+                **_dead(cell, store),
             }
         )
     return rows
+
+
+def _dead(cell: Cell, store: Store) -> Row:
+    """The dead-neuron rates of a cell, None where they are still missing."""
+    row: Row = {}
+    for when, step in (("before", cell.before), ("after", cell.after)):
+        if step is not None:
+            record = record_of(store, step.key) or {}
+            for of, what in product(("unit", "channel"), ("static", "dynamic", "total")):
+                row[f"{DNR}{when}_{of}_{what}"] = record.get(of, {}).get(what)
+    return row
+
+
+def probe_lines(plan: Plan, store: Store) -> Iterator[Row]:
+    """One row for each look at a reported training: its dead-neuron rates after so many steps."""
+    for cell in plan.cells:
+        every = plan.probed.get(cell.training.key)
+        if every is None or not store.has(cell.training.key, probe_part(every)):
+            continue
+        where = {"variant": cell.variant, "cycle": cell.cycle, "seed": cell.seed, "key": cell.training.key}
+        for seen in json.loads(store.get(cell.training.key, probe_part(every)))["probed"]:
+            rates = {f"{of}_{what}": seen[of][what] for of in ("unit", "channel") for what in ("static", "dynamic")}
+            yield {**where, "step": seen["step"], **rates}
 
 
 def summaries(rows: Iterable[Row]) -> list[Summary]:
@@ -105,15 +152,24 @@ def _summary(variant: str, cycle: int, group: list[Row]) -> Summary:
     failed = [row["seed"] for row in group if row["failure"] is not None]
     missing = [row["seed"] for row in group if row["accuracy"] is None and row["failure"] is None]
     densities = [row["density"] for row in group if row["density"] is not None]
-    found = list(values.values())
+    found = Spread.of(list(values.values()))
     return Summary(
         variant=variant,
         cycle=cycle,
         density=densities[0] if densities else None,
-        mean=fmean(found) if found else None,
-        std=stdev(found) if len(found) > 1 else None,
-        seeds=len(found),
+        mean=found.mean,
+        std=found.std,
+        seeds=found.seeds,
         values=values,
         missing=missing,
         failed=failed,
+        dnr=_spreads(group),
     )
+
+
+def _spreads(group: list[Row]) -> dict[str, Spread] | None:
+    names = [name for name in group[0] if name.startswith(DNR)]
+    if not names:
+        return None
+    found = {name: [row[name] for row in group if row[name] is not None] for name in names}
+    return {name.removeprefix(DNR): Spread.of(values) for name, values in found.items()}

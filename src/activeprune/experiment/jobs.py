@@ -113,7 +113,7 @@ class Job(ABC):
         """For this process: one training after the other on a CPU, packs of them on a GPU."""
         checkpoints = self.store.root / "checkpoints"
         compute = Compute(self.store, checkpoints, self.device, os.cpu_count() or 0, seconds_between_checkpoints)
-        compute.tell = observer.trouble
+        compute.tell, compute.probed = observer.trouble, self.plan.probed
         spent, began = 0.0, time.monotonic()
 
         def after_step() -> None:

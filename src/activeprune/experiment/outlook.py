@@ -18,10 +18,11 @@ from ..training.settings import NetworkChoice
 from .collecting import LARGE, one_more_cycle
 from .plan import CHECKPOINT, MASKS, RECORD, STATE, Plan, Todo, part_of
 from .speed import Speed, alike
-from .steps import Prune, Step, Train
+from .steps import Measure, Prune, Step, Train
 from .store import Store
 
 BYTES_OF_AN_EPOCH = 250  # in a record
+BYTES_OF_A_MEASUREMENT = 15_000  # of a network of 20 layers
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ def _seconds(missing: tuple[Step, ...], speeds: Mapping[str, Speed], processes: 
     """The work of all, shared by the processes; but no less than the longest chain of steps that wait for each other.
 
     Trainings of one shape with as many others before them go side by side, as far as that was measured, and each then
-    takes as long as its pack. Prunings take seconds where trainings take minutes, and count nothing.
+    takes as long as its pack. Prunings and measurements take seconds where trainings take minutes, and count nothing.
     """
     trainings = [step for step in missing if isinstance(step, Train)]
     depth = _along_chains(missing, {step.key: 1 for step in trainings})
@@ -163,6 +164,8 @@ def _sizes(step: Step) -> dict[str, int]:
     """Bytes of the parts of a step's result."""
     if isinstance(step, Prune):
         return {MASKS: _network_bytes(step.training.network)[1]}
+    if isinstance(step, Measure):
+        return {RECORD: BYTES_OF_A_MEASUREMENT}
     if not isinstance(step, Train):
         return {}
     state, _ = _network_bytes(step.training.network)

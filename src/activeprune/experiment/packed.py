@@ -25,7 +25,7 @@ from .leases import Leases
 from .observer import Observer
 from .plan import Plan
 from .queue import Queue
-from .steps import Step, Train
+from .steps import Measure, Step, Train
 from .store import Damaged, FolderStore, Missing
 from .turns import Room, Turns
 
@@ -66,7 +66,7 @@ class _Pack:
 
 
 class _Shift:
-    """The work on one plan: packs are trained here. Three threads prune, load the next pack, and keep what came out.
+    """The work on one plan: packs are trained here. Threads prune, measure, load the next pack, and keep what came out.
 
     What is ready may be pruned, and a full pack may be loaded, as soon as a thread has put into the store what it
     needs. How many go together is found out here alone, since that may have to be measured.
@@ -78,9 +78,10 @@ class _Shift:
         self.others = Local(packed.store, packed.compute, packed.after_step)
         self.prepared: _Pack | None = None
         self.under_way: set[Future[None]] = set()  # prunings, and results that are being kept
+        self.measuring: set[Future[None]] = set()  # which no training waits for
         self.over = False
-        pools = (ThreadPoolExecutor(1, name) for name in ("prune", "load", "keep"))
-        self._pruning, self._loading, self._keeping = pools
+        pools = (ThreadPoolExecutor(1, name) for name in ("prune", "measure", "load", "keep"))
+        self._pruning, self._measuring, self._loading, self._keeping = pools
         self._kept: Future[None] | None = None  # or about to be: the latest pack
         self._rooms: dict[Training, int] = {}
         self._lock = threading.RLock()  # of `prepared`, `under_way` and `over`
@@ -103,20 +104,21 @@ class _Shift:
         with self._lock:
             self.over = True
         self._keeping.shutdown()
-        for pool in (self._pruning, self._loading):
+        for pool in (self._pruning, self._measuring, self._loading):
             pool.shutdown(cancel_futures=True)
         if self._kept in self.under_way and (error := self._kept.exception()) is not None:  # else it has been raised
             self.queue.observer.trouble(str(error))
 
     def _busy(self) -> set[Future[None]]:
         with self._lock:
-            return self.under_way.copy()
+            return self.under_way | self.measuring
 
     def _look_after(self) -> None:
         """Raises what went wrong in the threads."""
         with self._lock:
-            done = {future for future in self.under_way if future.done()}
+            done = {future for future in self.under_way | self.measuring if future.done()}
             self.under_way -= done
+            self.measuring -= done
         for future in done:
             future.result()
 
@@ -124,7 +126,11 @@ class _Shift:
         """Gives what is ready and no training to the thread."""
         with self._lock:
             for step in [] if self.over else self.queue.take(_no_trainings, wait=False):
-                self.under_way.add(self._pruning.submit(self._prune, step))
+                if isinstance(step, Measure):
+                    measure = self._measuring.submit(self.others.one, step, self.queue, self.queue.observer)
+                    self.measuring.add(measure)
+                else:
+                    self.under_way.add(self._pruning.submit(self._prune, step))
 
     def _prune(self, step: Step) -> None:
         self.others.one(step, self.queue, self.queue.observer)

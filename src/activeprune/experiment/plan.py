@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from ..training.duration import Duration
 from .chains import Cell, cells
 from .steps import Init, Prune, Step, Train, pinned
 from .store import Damaged, Missing, Store
@@ -51,8 +52,18 @@ class Plan:
         """Every step once, however many cells need it."""
         found: dict[str, Step] = {}
         for cell in self.cells:
-            for step in _with_inputs(cell.training, found):
-                found[step.key] = step
+            for wanted in (cell.training, *cell.measures):
+                for step in _with_inputs(wanted, found):
+                    found[step.key] = step
+        return found
+
+    @cached_property
+    def probed(self) -> dict[str, Duration]:
+        """How often trainings are looked at, by key: in the first study that says so."""
+        found: dict[str, Duration] = {}
+        for study in self.studies:
+            if study.probed is not None:
+                found = {cell.training.key: study.probed for cell in cells(study)} | found
         return found
 
     @property
@@ -69,7 +80,9 @@ class Plan:
         missing: dict[str, Step] = {}
         failed: dict[str, bool] = {}
         for cell in self.cells:
-            self._look(cell.training, (RECORD,), store, missing, failed)
+            self._look(cell.training, self._parts_of(cell.training), store, missing, failed)
+            for step in cell.measures:
+                self._look(step, (RECORD,), store, missing, failed)
         blocked = [step for step in missing.values() if failed[step.key]]
         ready = [
             step
@@ -77,6 +90,11 @@ class Plan:
             if not failed[step.key] and not any(used.key in missing for used in step.inputs.values())
         ]
         return Todo(tuple(missing.values()), tuple(ready), tuple(blocked))
+
+    def _parts_of(self, training: Train) -> tuple[str, ...]:
+        """What a cell needs of its training."""
+        every = self.probed.get(training.key)
+        return (RECORD,) if every is None else (RECORD, probe_part(every))
 
     def _look(
         self, step: Step, parts: tuple[str, ...], store: Store, missing: dict[str, Step], failed: dict[str, bool]
@@ -92,6 +110,11 @@ class Plan:
             self._look(used, (part_of(role, used),), store, missing, failed)
         missing[step.key] = step
         failed[step.key] = any(failed.get(used.key, False) for used in step.inputs.values())
+
+
+def probe_part(every: Duration) -> str:
+    """Where what a probe saw in a training is kept."""
+    return f"probe_{every}.json"
 
 
 def part_of(role: str, step: Step) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from ..extras import need
 from .collecting import register
 from .files import read_json, write_text
-from .findings import Rows, epoch_lines, rows_of, summaries
+from .findings import Rows, epoch_lines, probe_lines, rows_of, summaries
 from .jobs import Job
 from .own import asked_for, import_asked_for
 from .reading import read_study, written
@@ -21,7 +21,8 @@ from .steps import pinned
 from .store import FolderStore
 from .study import Study
 
-STUDY_FILE, RUN_FILE, EPOCHS_FILE, SUMMARY_FILE = "study.yaml", "run.json", "epochs.jsonl", "summary.json"
+STUDY_FILE, RUN_FILE = "study.yaml", "run.json"
+EPOCHS_FILE, PROBES_FILE, SUMMARY_FILE = "epochs.jsonl", "dead_neurons.jsonl", "summary.json"
 
 
 class Run(Job):
@@ -73,9 +74,12 @@ class Run(Job):
         return path.is_file() and path.read_text(encoding="utf-8") == written(self.study)
 
     def write_records(self) -> None:
-        """One line an epoch and one summary, from what is in the store."""
+        """One line an epoch, one a look at dead neurons, and one summary, from what is in the store."""
         lines = [json.dumps(line, sort_keys=True) for line in epoch_lines(self.plan, self.store)]
         write_text(self.out / EPOCHS_FILE, "".join(f"{line}\n" for line in lines))
+        if self.plan.probed:
+            lines = [json.dumps(line, sort_keys=True) for line in probe_lines(self.plan, self.store)]
+            write_text(self.out / PROBES_FILE, "".join(f"{line}\n" for line in lines))
         cells = [cell.as_dict() for cell in summaries(self.rows())]
         write_text(self.out / SUMMARY_FILE, json.dumps({"cells": cells}, indent=1) + "\n")
 

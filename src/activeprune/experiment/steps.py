@@ -16,6 +16,7 @@ from ..training import Training
 
 KEY_DIGITS = 32
 OF_THE_NETWORK = ("network", "init", "resolution")
+READ_BY_MEASURING = (*OF_THE_NETWORK, "data", "mean", "std")
 READ_BY_PRUNING = (*OF_THE_NETWORK, "data", "mean", "std", "batch", "label_smoothing")
 
 
@@ -121,6 +122,22 @@ class Prune(Step):
         told["training"] = {key: value for key, value in told["training"].items() if key in READ_BY_PRUNING}
         versions = {"method": METHODS[self.method].version, "rule": RULES[self.rule].version}
         return told | {f"{what}_version": version for what, version in versions.items() if version != 1}
+
+
+@dataclass(frozen=True)
+class Measure(Step):
+    """The dead neurons of a network on training images."""
+
+    training: Training
+    seed: int
+    network: Init | Train
+    masks: Prune | None  # put in place first; None: dense
+    images: int | None = None  # None: all
+
+    def _told(self) -> dict[str, Any]:
+        """Of the training only what tells the network and its images."""
+        told = super()._told()
+        return told | {"training": {key: value for key, value in told["training"].items() if key in READ_BY_MEASURING}}
 
 
 def identity(training: Training) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from ..core.budget import Budget
 from ..core.errors import InputError, unknown
 from ..core.methods import METHODS, Chain, Scope
 from ..training import Training
+from ..training.duration import Duration, Length
 from ..training.settings import Choice, Count, Number, Positive, Settings
 
 Variant = Literal["plain", "plain_rewind", "ap_lite", "ap_pro", "ap_lite_literal", "no_rewind", "solo"]
@@ -83,6 +84,13 @@ class Study(Settings):
     lr_high: Positive | None = None
     """Of retrain s_cyc."""
 
+    measure: Annotated[tuple[Literal["dnr"], ...], BeforeValidator(_several)] = ()
+    """What is measured of every reported network: dnr, its dead neurons, before, during and after its training."""
+    measure_images: Count | None = None
+    """Training images that dead neurons are counted on before and after; by default all."""
+    probe_every: Length = Duration(2)
+    """How often they are counted during a training, on a few images: 5ep, 100it; 0ep: not at all."""
+
     device: str = "auto"
     """auto, cpu, cuda, cuda:1, mps: where it is computed, not what."""
     keep: Literal["all", "frontier", "records"] = "all"
@@ -117,6 +125,8 @@ class Study(Settings):
             raise InputError(f"score_batches = {self.score_batches}: method {self.method.name} looks at no batches")
         if self.p == self.q and "ap_lite_literal" in self.variants:
             raise InputError(f"q = {self.q}: variant ap_lite_literal leaves nothing for X, a smaller share is needed")
+        if not self.measure and not {"measure_images", "probe_every"}.isdisjoint(self.model_fields_set):
+            raise InputError("measure_images and probe_every belong to measure: [dnr]")
         if self.rule not in RULES:
             raise unknown("rule", self.rule, RULES)
         return self
@@ -151,6 +161,11 @@ class Study(Settings):
         if self.rewind_epoch is not None:
             return self.rewind_epoch
         return IMP_REWIND_EPOCH if self.method.name == "imp" else 0
+
+    @property
+    def probed(self) -> Duration | None:
+        """How often the trainings of reported networks are looked at."""
+        return self.probe_every if "dnr" in self.measure and self.probe_every.count else None
 
     @property
     def retraining(self) -> Training:

@@ -12,6 +12,7 @@ from ..core.errors import InputError
 from ..data import Feed, Part
 from .engine import Lane, Snapshot
 from .member import Score
+from .probe import Probe
 from .result import Checkpoint, Epoch, Failure, Result, State
 from .settings import Training
 
@@ -20,7 +21,15 @@ class Course:
     """A lane between its epochs. `failure` ends it."""
 
     def __init__(
-        self, training: Training, lane: Lane, feed: Feed, rates: Tensor, at: Checkpoint, rewind_epoch: int | None
+        self,
+        training: Training,
+        lane: Lane,
+        feed: Feed,
+        rates: Tensor,
+        at: Checkpoint,
+        rewind_epoch: int | None = None,
+        probe: Probe | None = None,
+        first: int = 0,
     ) -> None:
         if rewind_epoch is not None and rewind_epoch < at.epoch and at.rewind is None:
             raise InputError(f"rewind_epoch = {rewind_epoch}: the checkpoint after {at.epoch} epochs does not hold it")
@@ -36,13 +45,28 @@ class Course:
         self._losses: Sequence[float] = ()
         self._right = 0
         self._kept: Checkpoint | None = None
+        self._probe, self.probed = probe, [] if probe is None else list(at.probed)
+        due = [] if probe is None else probe.due(first * feed.steps, len(rates), feed.steps)
+        self._due = due[len(self.probed) :]
         self._note_rewind()
+        self.look()
+
+    @property
+    def ahead(self) -> int:
+        """Steps of the epoch until something is to be done: at its end, or where the probe looks."""
+        return min([self.left, *(due - self._step for due in self._due[:1])])
 
     def begin(self) -> None:
         """Starts the next epoch."""
         own = self._own_rates()
         self.left = len(own)
         self.lane.begin(self.epoch, own)
+
+    def look(self) -> None:
+        """Through the probe, where that is due. To be asked in the middle of an epoch; between two, it is."""
+        if self._probe is not None and self._due and self._due[0] == self._step:
+            state = self.lane.snapshot()() if self.left else self.good
+            self.probed.append(self._probe(self._due.pop(0), state))
 
     def judge(self) -> bool:
         """Whether the steps of the epoch went well; to be asked when none is left."""
@@ -72,6 +96,7 @@ class Course:
         self.epoch += 1
         self._good = self.lane.snapshot()
         self._note_rewind()
+        self.look()
         return True
 
     @property
@@ -83,8 +108,16 @@ class Course:
 
     def checkpoint(self) -> Checkpoint:
         """All that another training needs to go on from here with the same result."""
-        optimizer = self.lane.optimizer_state()
-        return Checkpoint(self.epoch, self.good, optimizer, tuple(self.epochs), self.rewind, self.of, self.seconds)
+        return Checkpoint(
+            epoch=self.epoch,
+            state=self.good,
+            optimizer=self.lane.optimizer_state(),
+            epochs=tuple(self.epochs),
+            rewind=self.rewind,
+            of=self.of,
+            seconds=self.seconds,
+            probed=tuple(self.probed),
+        )
 
     def keep(self) -> None:
         """Keeps a checkpoint for the result: later, the lane may have gone on."""
@@ -93,8 +126,23 @@ class Course:
     def result(self, images_per_second: float) -> Result:
         """What the training leaves behind, with the checkpoint that was kept."""
         kept = None if self._kept is None else replace(self._kept, seconds=self.seconds)
-        rule, epochs = self.training.early_stop, tuple(self.epochs)
-        return Result(self.good, epochs, rule, self.rewind, self.failure, kept, self.seconds, images_per_second)
+        return Result(
+            state=self.good,
+            epochs=tuple(self.epochs),
+            early_stop=self.training.early_stop,
+            rewind=self.rewind,
+            failure=self.failure,
+            checkpoint=kept,
+            probed=tuple(self.probed),
+            seconds=self.seconds,
+            images_per_second=images_per_second,
+        )
+
+    @property
+    def _step(self) -> int:
+        """Steps taken."""
+        ended = min((self.epoch + bool(self.left)) * self.feed.steps, len(self.rates))
+        return ended - self.left
 
     def _own_rates(self) -> Tensor:
         return self.rates[self.epoch * self.feed.steps : (self.epoch + 1) * self.feed.steps]

@@ -20,6 +20,7 @@ from ..data import Feed
 from ..machine import device as usable_device
 from .course import Course
 from .engine import Eager, Engine
+from .probe import Probe
 from .result import Checkpoint, Epoch, ForeignCheckpoint, Result
 from .schedules import learning_rates
 from .settings import Training
@@ -32,7 +33,7 @@ class Entry:
     """One of several trainings of one shape: what distinguishes it from the others.
 
     `after_epoch(record, checkpoint)` is called between its epochs; what `checkpoint()` returns there lets another call
-    `resume` with no effect on the result.
+    `resume` with no effect on the result. What a `probe` sees on the way is in the result.
     """
 
     feed: Feed  # of its seed
@@ -40,6 +41,7 @@ class Entry:
     masks: Masks | None = None
     resume: Checkpoint | None = None
     after_epoch: AfterEpoch | None = None
+    probe: Probe | None = None
 
     def expect(self, first: int) -> None:
         """Begins to draw for its first epoch: `first`, or the one that its checkpoint stands before."""
@@ -119,7 +121,7 @@ def train_together(
             course.begin()
         while running:
             since = time.perf_counter()
-            count = min(course.left for course in running)
+            count = min(course.ahead for course in running)
             engine.run([course.lane for course in running], count)
             for course in running:
                 course.left -= count
@@ -127,6 +129,9 @@ def train_together(
             well = [course for course in ended if course.judge()]  # which waits for the device
             busy += time.perf_counter() - since
             images += count * len(running) * training.batch
+            for course in running:
+                if course.left:
+                    course.look()
             for course, scores in zip(well, engine.score([course.lane for course in well]), strict=True):
                 if course.record(scores) and course.epoch == last < end:
                     course.keep()
@@ -165,11 +170,19 @@ def _course(
     lane = engine.lane(entry.feed, entry.start, entry.masks)
     of = checkpoint_identity(training, entry.feed.seed, entry.masks, first)
     if entry.resume is None:
-        return Course(training, lane, entry.feed, rates, Checkpoint(first, lane.snapshot()(), {}, of=of), rewind_epoch)
-    at = _checked(entry.resume, of, first, last)
-    lane.load(at.state)
-    lane.load_optimizer_state(at.optimizer)
-    return Course(training, lane, entry.feed, rates, at, rewind_epoch)
+        at = Checkpoint(first, lane.snapshot()(), {}, of=of)
+    else:
+        at = _checked(entry.resume, of, first, last)
+        if entry.probe is not None and not was_probed(at, entry.probe, first, entry.feed.steps):
+            raise ForeignCheckpoint("the checkpoint does not hold what a probe would have seen before it")
+        lane.load(at.state)
+        lane.load_optimizer_state(at.optimizer)
+    return Course(training, lane, entry.feed, rates, at, rewind_epoch, entry.probe, first)
+
+
+def was_probed(at: Checkpoint, probe: Probe, first: int, steps: int) -> bool:
+    """Whether a checkpoint holds all that a probe has seen of a training that began with epoch `first`."""
+    return [seen["step"] for seen in at.probed] == probe.due(first * steps, at.epoch * steps, steps)
 
 
 def _epochs(steps: int, steps_per_epoch: int, first: int, last: int | None) -> tuple[int, int, int]:

@@ -59,6 +59,7 @@ class Result:
     rewind: State | None = None  # the state at `rewind_epoch`
     failure: Failure | None = None
     checkpoint: Checkpoint | None = None  # of a training that stopped before its end, to go on from there
+    probed: tuple[dict[str, Any], ...] = ()  # what a probe saw on the way
     seconds: float = 0.0  # in all, with evaluation
     images_per_second: float = 0.0  # in training steps alone
 
@@ -99,6 +100,7 @@ class Checkpoint:
     rewind: State | None = None
     of: str = ""  # the training that it belongs to
     seconds: float = 0.0
+    probed: tuple[dict[str, Any], ...] = ()
 
     def save(self, path: str | Path) -> None:
         """Writes one file; an interrupted write leaves the former one whole."""
@@ -109,6 +111,8 @@ class Checkpoint:
         }
         epochs = [asdict(epoch) for epoch in self.epochs]
         told = {"epoch": self.epoch, "epochs": epochs, "of": self.of, "seconds": self.seconds}
+        if self.probed:
+            told["probed"] = list(self.probed)
         told["sha256"] = _digest(tensors, told)
         unfinished = Path(path).with_name(f".{Path(path).name}.{uuid4().hex}.part")
         try:
@@ -138,7 +142,16 @@ class Checkpoint:
             groups[group][rest] = tensor
         epochs = tuple(Epoch(**epoch) for epoch in told["epochs"])
         rewind = groups["rewind"] or None
-        return cls(told["epoch"], groups["state"], groups["optimizer"], epochs, rewind, told["of"], told["seconds"])
+        return cls(
+            epoch=told["epoch"],
+            state=groups["state"],
+            optimizer=groups["optimizer"],
+            epochs=epochs,
+            rewind=rewind,
+            of=told["of"],
+            seconds=told["seconds"],
+            probed=tuple(told.get("probed", ())),
+        )
 
 
 def _digest(tensors: State, told: Mapping[str, Any]) -> str:

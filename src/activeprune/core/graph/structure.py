@@ -119,6 +119,12 @@ class WeightGraph:
     activations: tuple[Activation, ...] = ()  # in the order in which the model calls them
     cut: Mapping[int, int] = field(default_factory=dict)  # neuron -> index of the barrier that it comes from
 
+    @classmethod
+    def empty(cls) -> WeightGraph:
+        """Of a model that cannot be traced: nothing is known."""
+        nobody = np.zeros(0, dtype=bool)
+        return cls(0, {}, (), nobody, nobody, ())
+
     def feeding(self, weight: str) -> frozenset[str]:
         """The weights next to `weight` on its input side, and "identity" where a skip connection arrives."""
         names = self._names(backwards=False)
