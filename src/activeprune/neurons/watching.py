@@ -15,6 +15,7 @@ from torch.overrides import TorchFunctionMode
 
 from ..core.graph import Naming, kind_of
 from ..core.graph.activations import NEAR_ZERO, OPERATORS
+from .bytes import over_maps, over_samples
 from .sparsity import spreads
 
 ARGUMENTS = {  # what the arguments after the tensor are called, where they matter
@@ -48,12 +49,11 @@ class Tally:
         self.spreads: Tensor | None = None  # sums over samples
 
     def add(self, dead: Tensor, axis: int, share: float) -> None:
-        """Counts `dead` [samples, *sample shape], 1 or True where a unit is, with channels at `axis` of a sample."""
-        others = [a for a in range(1, dead.dim()) if a != axis + 1]
-        maps = _summed(dead, others) if others else dead
-        self._add_units(dead, maps)
+        """Counts `dead` [samples, *sample shape], bytes that are 1 where a unit is, its channels at `axis` of a sample."""
         size = dead[0].numel() // dead.shape[axis + 1]
-        self.channels += _summed(maps >= math.ceil(share * size - 1e-9) if others else dead, [0])
+        maps = over_maps(dead, axis + 1)
+        self._add_units(dead, maps)
+        self.channels += (maps >= math.ceil(share * size - 1e-9)).sum(0, dtype=torch.int32)
         self.samples += len(dead)
         self.neurons = max(self.neurons, dead[0].numel())
 
@@ -67,9 +67,9 @@ class Tally:
         if self.units is not None and self.units.shape != dead.shape[1:]:
             self._lose_identity()
         if self.units is not None:
-            self.units += _summed(dead, [0])
+            self.units += over_samples(dead)
         else:
-            self.by_channel += _summed(maps, [0])
+            self.by_channel += maps.sum(0)
         self.counted += dead.numel()
 
     def _lose_identity(self) -> None:
@@ -103,7 +103,7 @@ class Watch(TorchFunctionMode):
         self._axis_of, self._chosen = axis_of, chosen
         self._threshold, self._share, self._with_spreads = threshold, share, with_spreads
         self._samples, self._after_linear = 1, True
-        self._scratch = torch.empty(0)
+        self._memories: dict[torch.dtype, Tensor] = {}
 
     @contextmanager
     def one_pass(self, samples: int) -> Iterator[None]:
@@ -172,18 +172,22 @@ class Watch(TorchFunctionMode):
         return self.tallies[name]
 
     def _dead(self, kind: str, values: Tensor) -> Tensor:
-        """1 where a unit is dead. On a CPU as numbers in memory used again: several times as fast as new bools."""
+        """Bytes, 1 where a unit is dead. A CPU is slow at comparing into bools and at taking new memory."""
+        near = kind in NEAR_ZERO
         if values.device.type != "cpu":
-            return values.abs() < self._threshold if kind in NEAR_ZERO else values == 0
-        into = self._into(values.shape)
-        if kind in NEAR_ZERO:
-            return into.copy_(values).abs_().lt_(self._threshold)
-        return torch.eq(values, 0, out=into)
+            dead = values.abs() < self._threshold if near else values == 0
+            return dead.contiguous().view(torch.uint8)
+        into = self._memory(values.shape, torch.bool)
+        if near:
+            sizes = self._memory(values.shape, torch.float32).copy_(values).abs_()
+            return into.copy_(sizes.lt_(self._threshold)).view(torch.uint8)
+        return into.copy_(values).view(torch.uint8).bitwise_xor_(1)
 
-    def _into(self, shape: torch.Size) -> Tensor:
-        if self._scratch.numel() < shape.numel():
-            self._scratch = torch.empty(shape.numel())
-        return self._scratch[: shape.numel()].view(shape)
+    def _memory(self, shape: torch.Size, dtype: torch.dtype) -> Tensor:
+        """Of this shape, used again and again."""
+        if dtype not in self._memories or self._memories[dtype].numel() < shape.numel():
+            self._memories[dtype] = torch.empty(shape.numel(), dtype=dtype)
+        return self._memories[dtype][: shape.numel()].view(shape)
 
 
 def sample_shape(shape: Sequence[int], samples: int) -> tuple[int, ...]:
@@ -194,8 +198,3 @@ def sample_shape(shape: Sequence[int], samples: int) -> tuple[int, ...]:
     """
     folded = shape[0] // samples
     return (*((folded,) if folded > 1 else ()), *shape[1:]) or (1,)
-
-
-def _summed(values: Tensor, axes: list[int]) -> Tensor:
-    """Exact: numbers here stay below 2²⁴, up to which float32 has all whole numbers."""
-    return values.sum(axes).int() if values.is_floating_point() else values.sum(axes, dtype=torch.int32)
