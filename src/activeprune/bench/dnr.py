@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ..core.errors import unknown
 from ..core.graph import trace
 from ..core.masks import Masks
 from ..networks import build
 from ..neurons import dead_neurons
+from ..training.duration import Duration
+from ..training.engine import Eager
+from ..training.engines import Engines
+from ..training.loop import Entry, train_together
+from ..training.probe import PROBED_IMAGES, Probe, Probed, ProbedNetwork
+from ..training.result import State
 from .measure import settle
+from .train import CIFAR, bench_training, noise
+
+BATCH = 128
+SMALL = 1_200  # images, where a CPU trains on them
+TRAINED = 0.75  # of all images; a sixth is to test on, and a tenth of the others to validate
 
 
 @dataclass(frozen=True)
@@ -94,6 +105,79 @@ def _measured(name: str, subject: Subject, device: torch.device, batches: int, s
         ratio=statistics.median(other / one for one, other in pairs),
         tracing=tracing,
     )
+
+
+@dataclass(frozen=True)
+class ProbeRow:
+    """What looking at dead neurons during a training costs, in seconds for one network.
+
+    `look` is one look at `images`; `between` is the training with its evaluation from one look to the next, as long as
+    the default of a study lets it, on data of CIFAR's size; `share` is what a look adds to that.
+    """
+
+    network: str
+    engine: str
+    replicas: int
+    images: int
+    look: float
+    between: float
+    share: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def probes(network: str, replicas: Sequence[int], device: torch.device) -> Iterator[ProbeRow]:
+    """A row for each number of networks that are trained at once."""
+    training, every = bench_training(network, "bf16" if device.type == "cuda" else "fp32", BATCH), Duration(2)
+    dataset = noise(CIFAR if device.type == "cuda" else SMALL)
+    steps = every.steps(int(CIFAR * TRAINED) // BATCH)
+    for count in replicas:
+        engine = Engines(device, count).engine(training, dataset, count)
+        looked_at = ProbedNetwork(training.build(10, 3).to(device))
+        where = str(device) if isinstance(engine, Eager) else "cpu"
+        entries, times = [], []
+        for seed in range(count):
+            feed = training.feed(seed, where, dataset=dataset)
+            images = [x.to(device) for x, _ in feed.unaugmented(PROBED_IMAGES)]
+            probe = _TimedProbe(Duration(1), looked_at, None, images, device)
+            entries.append(Entry(feed, training.build(10, 3, seed).state_dict(), probe=probe))
+            times.append(probe.times)
+        results = train_together(training, entries, engine)
+        looks = [seconds for own in times for seconds in own]
+        taken = sum(len(result.epochs) for result in results) * entries[0].feed.steps
+        a_step = (sum(result.seconds for result in results) - sum(looks)) / taken
+        look = statistics.median(looks[1:])  # the first one traces
+        images_seen = entries[0].probe.images if entries[0].probe else 0
+        yield ProbeRow(
+            network=network,
+            engine=type(engine).__name__.lower(),
+            replicas=count,
+            images=images_seen,
+            look=look,
+            between=steps * a_step,
+            share=look / (steps * a_step),
+        )
+
+
+class _TimedProbe(Probe):
+    """A probe that knows how long it looked."""
+
+    def __init__(
+        self, every: Duration, network: ProbedNetwork, masks: None, batches: Sequence[Tensor], device: torch.device
+    ) -> None:
+        super().__init__(every, network, masks, batches)
+        self.times: list[float] = []
+        self._device = device
+
+    def __call__(self, step: int, state: State) -> Probed:
+        settle(self._device)
+        since = time.perf_counter()
+        seen = super().__call__(step, state)
+        settle(self._device)
+        self.times.append(time.perf_counter() - since)
+        return seen
 
 
 def _seconds(work: Callable[[], object], device: torch.device) -> float:

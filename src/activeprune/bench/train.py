@@ -52,11 +52,11 @@ def run(network: str, replicas: Sequence[int], batch: int, device: torch.device)
     """
     plain: float | None = None
     for precision in ("fp32", "bf16"):
-        training = _training(network, precision, batch)
+        training = bench_training(network, precision, batch)
         row = _timed(training, noise(FEWER), Eager(training, device), 1, plain, device)
         plain = row.images_per_second
         yield row
-    training = _training(network, "bf16", batch)
+    training = bench_training(network, "bf16", batch)
     dataset = noise(CIFAR if fits(training, noise(FEWER)) and device.type == "cuda" else FEWER)
     for count in replicas:
         engine = Engines(device, count, _refused).engine(training, dataset, count)
@@ -81,7 +81,8 @@ def noise(count: int) -> Dataset:
     return Dataset("noise", tuple("abcdefghij"), images(count * 5 // 6), images(count // 6))
 
 
-def _training(network: str, precision: str, batch: int) -> Training:
+def bench_training(network: str, precision: str, batch: int) -> Training:
+    """A few epochs of what the paper's trainings do."""
     return Training.read(
         {
             "network": network, "data": "cifar10", "augment": "crop_flip", "lr": 1e-3, "momentum": 0.9,

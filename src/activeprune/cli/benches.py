@@ -102,16 +102,25 @@ def dnr(
         int | None, typer.Option(min=1, help="Images a batch [128 and 8 on a CPU, 1024 and 64 on a GPU].")
     ] = None,
     repeats: Annotated[int, typer.Option(min=1, help="Timed passes of each kind, taking turns; medians count.")] = 5,
+    replicas: Annotated[
+        str, typer.Option(metavar="K,...", help="Networks trained at once while dead neurons are looked at.")
+    ] = "1",
     device: Annotated[str, typer.Option(metavar="NAME", help="cpu, cuda, cuda:1, ...")] = "cpu",
     as_json: AsJson = False,
 ) -> None:
-    """Time a pass that measures dead neurons against a plain forward pass over the same images."""
+    """Time a pass that measures dead neurons against a plain forward pass over the same images, and what looking at
+    them adds to a training.
+    """
     place, rows = machine.device(device), []
     for row in bench_dnr.run(network or list(bench_dnr.SUBJECTS), place, batches, batch, repeats):
         rows.append(row)
         print(f"{row.network}: × {row.ratio:.2f}", file=sys.stderr, flush=True)
+    looks = (
+        list(bench_dnr.probes("resnet20", _counts(replicas), place)) if "resnet20" in (network or ["resnet20"]) else []
+    )
     if as_json:
-        print_json({"machine": machine.described(place), "rows": [row.as_dict() for row in rows]})
+        found = {"rows": [row.as_dict() for row in rows], "probes": [row.as_dict() for row in looks]}
+        print_json({"machine": machine.described(place), **found})
         return
     shown = [
         {
@@ -127,6 +136,21 @@ def dnr(
     ]
     print_table(shown, title=f"one pass over the images ({machine.described(place)})")
     print("measuring: with copies of the weights and all rates; tracing: once for an architecture, not in measuring")
+    shown = [
+        {
+            "network": row.network,
+            "engine": row.engine,
+            "at once": f"{row.replicas}",
+            "images": f"{row.images:,}",
+            "a look": f"{1000 * row.look:.1f} ms",
+            "two epochs": f"{row.between:.2f} s",
+            "share": f"{row.share:.2%}",
+        }
+        for row in looks
+    ]
+    if shown:
+        print_table(shown, title="dead neurons during a training, every two epochs")
+        print("for one network; two epochs: of 45,000 images in batches of 128, with evaluation, from steps timed here")
 
 
 def _counts(text: str) -> list[int]:

@@ -30,7 +30,7 @@ from ..training import Checkpoint, Epoch, Result, Training
 from ..training.duration import Duration
 from ..training.engine import Eager
 from ..training.loop import Entry, checkpoint_identity, train_together, was_probed
-from ..training.probe import Probe, ProbedNetwork
+from ..training.probe import PROBED_IMAGES, Probe, ProbedNetwork
 from .artifacts import (
     checkpoint_bytes,
     checkpoint_of,
@@ -47,7 +47,6 @@ from .store import Store
 
 OnEpoch = Callable[[Step, Epoch, int], None]  # the step, the epoch that ended, and how many there are
 SECONDS_BETWEEN_CHECKPOINTS = 30.0
-PROBED_IMAGES = 512
 FEEDS_KEPT = 64  # by rows: of two packs
 DATASETS_KEPT = 4
 

@@ -15,6 +15,7 @@ from .duration import Duration
 from .result import State
 
 UNTRACEABLE = WeightGraph.empty()
+PROBED_IMAGES = 512
 
 Probed = dict[str, Any]
 
