@@ -102,13 +102,14 @@ def test_trainings_are_alike_in_what_takes_time() -> None:
     ],
 )
 def test_disk_is_what_is_kept_at_a_time(changes: dict, states: int) -> None:
-    plan = plan_of(variants=["plain"], cycles=3, **changes)
+    plan = plan_of(variants=["plain"], cycles=3, measure=[], **changes)
     small = 3 * MASK_BYTES + len(plan.trainings) * 10 * 250
     assert outlook(plan, FolderStore("/nowhere"), {}).disk == pytest.approx(states * STATE_BYTES + small, rel=0.03)
 
 
-def test_the_disk_that_was_foretold_is_the_disk_that_was_used(tmp_path: Path) -> None:
-    run = Run.new("smoke", tmp_path / "run")
+@pytest.mark.parametrize("measure", [[], ["dnr"]])
+def test_the_disk_that_was_foretold_is_the_disk_that_was_used(tmp_path: Path, measure: list) -> None:
+    run = Run.new("smoke", tmp_path / "run", changes={"measure": measure})
     foretold = outlook(run.plan, run.store, {}).disk
     run.go()
     used = sum(size for entry in run.store.list() for size in entry.parts.values())

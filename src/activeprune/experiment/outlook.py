@@ -14,15 +14,16 @@ import torch
 from ..core.masks import Masks
 from ..networks import build
 from ..training import Training
+from ..training.duration import Duration
 from ..training.settings import NetworkChoice
 from .collecting import LARGE, one_more_cycle
-from .plan import CHECKPOINT, MASKS, RECORD, STATE, Plan, Todo, part_of
+from .plan import CHECKPOINT, MASKS, RECORD, STATE, Plan, Todo, part_of, probe_part
 from .speed import Speed, alike
 from .steps import Measure, Prune, Step, Train
 from .store import Store
 
 BYTES_OF_AN_EPOCH = 250  # in a record
-BYTES_OF_A_MEASUREMENT = 15_000  # of a network of 20 layers
+BYTES_OF_A_MEASUREMENT, BYTES_OF_A_LOOK = 10_000, 1_600  # at the dead neurons of 20 layers
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,7 @@ def _disk(plan: Plan, missing: tuple[Step, ...]) -> int:
     needed = _needed_until(plan, missing)
     changes: Counter[int] = Counter()  # at each position in the order of the missing steps
     for position, step in enumerate(missing):
-        for part, size in _sizes(step).items():
+        for part, size in {**_sizes(step), **_looks(step, plan.probed.get(step.key))}.items():
             changes[position] += size
             changes[needed.get((step.key, part), position) + 1 if part in LARGE else len(missing)] -= size
     changes[len(missing)] = 0
@@ -172,6 +173,13 @@ def _sizes(step: Step) -> dict[str, int]:
     epochs = step.training.epochs.count if step.training.epochs.unit == "ep" else 1
     sizes = {RECORD: BYTES_OF_AN_EPOCH * epochs, STATE: state}
     return sizes if step.last is None else {**sizes, CHECKPOINT: (2 if step.training.optimizer == "sgd" else 3) * state}
+
+
+def _looks(step: Step, every: Duration | None) -> dict[str, int]:
+    """Bytes of what a probe sees in a training."""
+    if every is None or not isinstance(step, Train) or step.training.epochs.unit != every.unit:
+        return {}
+    return {probe_part(every): BYTES_OF_A_LOOK * (1 + (step.training.epochs.count - step.first) // every.count)}
 
 
 @cache
