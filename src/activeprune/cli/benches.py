@@ -97,7 +97,7 @@ def dnr(
     network: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="resnet20 or vit_b16 (224 × 224 pixels); both without it.")
     ] = None,
-    batches: Annotated[int, typer.Option(min=1, help="Batches in a pass.")] = 8,
+    batches: Annotated[int, typer.Option(min=1, help="Batches in a pass.")] = 4,
     batch: Annotated[
         int | None, typer.Option(min=1, help="Images a batch [128 and 8 on a CPU, 1024 and 64 on a GPU].")
     ] = None,

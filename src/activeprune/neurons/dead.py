@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -145,7 +145,7 @@ class DeadNeuronCounter:
         devices = {tensor.device for tensor in self._tensors.values() if tensor.device.type == "cuda"}
         with torchs_own, torch.random.fork_rng(devices), torch.inference_mode(False), torch.no_grad(), mode:
             if self._training:
-                torch.manual_seed(stable_seed(0, "neurons", self.samples))
+                _seed(stable_seed(0, "neurons", self.samples), devices)
             with watch.one_pass(size):
                 functional_call(self._model, self._tensors, arguments, keywords)
         self.samples += size
@@ -235,6 +235,14 @@ def _copied(
         tensors |= {name: weight.masked_fill(~masks[name].to(weight.device), 0) for name, weight in weights.items()}
         kept = {name: tensor if name in weights else tensor.clone() for name, tensor in tensors.items()}
         return kept | {name: buffer.clone() for name, buffer in buffers.items()}, buffers
+
+
+def _seed(seed: int, devices: Iterable[torch.device]) -> None:
+    """Seeds torch's own generators of the CPU and of these GPUs, and of no other."""
+    torch.default_generator.manual_seed(seed)
+    for device in devices:
+        with torch.cuda.device(device):
+            torch.cuda.manual_seed(seed)
 
 
 def _usual(thing: Any) -> Any:

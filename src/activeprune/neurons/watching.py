@@ -49,7 +49,7 @@ class Tally:
         self.spreads: Tensor | None = None  # sums over samples
 
     def add(self, dead: Tensor, axis: int, share: float) -> None:
-        """Counts `dead` [samples, *sample shape], bytes that are 1 where a unit is, its channels at `axis` of a sample."""
+        """Counts `dead` [samples, *sample shape], bytes that are 1 where a unit is, channels at `axis` of a sample."""
         size = dead[0].numel() // dead.shape[axis + 1]
         maps = over_maps(dead, axis + 1)
         self._add_units(dead, maps)
