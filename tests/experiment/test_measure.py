@@ -81,7 +81,7 @@ def test_the_rates_are_those_of_the_network_under_its_masks(finished: Run) -> No
                 fresh = training.training.build(len(feed.classes), feed.channels, cell.seed, step.network.cycle)
                 model.load_state_dict(fresh.state_dict())
             masks.apply_(model)
-            wanted = ap.dead_neurons(model, masks, feed.evaluation("train"))
+            wanted = ap.dead_neurons(model, masks, feed.evaluation("train", feed.size))
             found = json.loads(store.get(step.key, RECORD))
             assert found["samples"] == feed.size
             assert found["unit"]["dead"] == wanted.unit.dead

@@ -109,3 +109,19 @@ def test_the_number_of_lanes_is_measured_where_it_is_not_known() -> None:
     assert len(told) == 1
     assert engines.room(training(network="mobilenetv2", batch=64), dataset) in CANDIDATES
     assert len(told) == 1
+
+
+def test_dead_neurons_are_the_same_in_packs_of_any_size(tmp_path: Path) -> None:
+    """And looking at them changes no training; a bf16 training is measured in float32."""
+    changes = {"measure": "dnr", "probe_every": "1ep", "variants": ["plain", "ap_lite"], "cycles": 1}
+    runs = [run_of(tmp_path / str(pack), **changes) for pack in (1, 4)]
+    for run, pack in zip(runs, (1, 4), strict=True):
+        outcome = run.go(pack=pack)
+        assert outcome.failed == outcome.blocked == ()
+    assert contents(runs[0].store.root) == contents(runs[1].store.root)
+    plain = run_of(tmp_path / "plain", variants=["plain", "ap_lite"], cycles=1)
+    plain.go(pack=4)
+    for step in plain.plan.trainings:
+        assert plain.store.get(step.key, "record.json") == runs[0].store.get(step.key, "record.json")
+    rows = runs[0].rows()
+    assert all(0 < row["dnr_after_unit_total"] < 1 for row in rows)

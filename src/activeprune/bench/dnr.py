@@ -20,7 +20,7 @@ from ..training.duration import Duration
 from ..training.engine import Eager
 from ..training.engines import Engines
 from ..training.loop import Entry, train_together
-from ..training.probe import PROBED_IMAGES, Probe, Probed, ProbedNetwork
+from ..training.probe import PROBED_IMAGES, Probe, Probed, ProbedNetwork, at_once
 from ..training.result import State
 from .measure import settle
 from .train import CIFAR, bench_training, noise
@@ -140,7 +140,7 @@ def probes(network: str, replicas: Sequence[int], device: torch.device) -> Itera
         entries, times = [], []
         for seed in range(count):
             feed = training.feed(seed, where, dataset=dataset)
-            images = [x.to(device) for x, _ in feed.unaugmented(PROBED_IMAGES)]
+            images = [x.to(device) for x, _ in feed.unaugmented(PROBED_IMAGES, at_once(feed))]
             probe = _TimedProbe(Duration(1), looked_at, None, images, device)
             entries.append(Entry(feed, training.build(10, 3, seed).state_dict(), probe=probe))
             times.append(probe.times)

@@ -57,20 +57,25 @@ class Feed(ABC):
         """At most `count` batches of different training images, not augmented: a function of seed and cycle alone."""
         cycle, count = whole("cycle", cycle, 0), whole("count", count, 1)
         order = torch.randperm(self.size, generator=generator(self.seed, "score", cycle))
-        return self._plain(order[: min(count, self.steps) * self.batch])
+        return self._plain(order[: min(count, self.steps) * self.batch], self.batch)
 
-    def unaugmented(self, count: int | None = None) -> Iterator[Batch]:
+    def unaugmented(self, count: int | None = None, batch: int | None = None) -> Iterator[Batch]:
         """`count` different training images as they are, chosen by the seed; all in order without it."""
         if count is None or whole("count", count, 1) >= self.size:
-            return self.evaluation("train")
+            return self.evaluation("train", batch)
         order = torch.randperm(self.size, generator=generator(self.seed, "score", 0))
-        return self._plain(order[:count])
+        return self._plain(order[:count], self.batch if batch is None else whole("batch", batch, 1))
 
     def evaluation(self, part: Part, batch: int | None = None) -> Iterator[Batch]:
         """All images of a part, in order and never augmented; the last batch may be smaller."""
         if part not in get_args(Part):
             raise unknown("part", part, get_args(Part))
         return self._whole(part, self.batch if batch is None else whole("batch", batch, 1))
+
+    @property
+    @abstractmethod
+    def pixels(self) -> int:
+        """Of an image as a network sees it."""
 
     @abstractmethod
     def expect(self, epoch: int) -> None:
@@ -80,7 +85,7 @@ class Feed(ABC):
     def _epoch(self, epoch: int) -> Iterator[Batch]: ...
 
     @abstractmethod
-    def _plain(self, index: Tensor) -> Iterator[Batch]:
+    def _plain(self, index: Tensor, batch: int) -> Iterator[Batch]:
         """Training images at these positions, in batches and not augmented."""
 
     @abstractmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 
 import torch
 from torch import Tensor
@@ -42,6 +43,13 @@ class InMemory(Feed):
         if images.shape[0] != self.channels:
             raise InputError(f"normalisation of {self.channels} channels: the images have {images.shape[0]}")
 
+    @property
+    def pixels(self) -> int:
+        """Of an image as a network sees it."""
+        images = self.split.dataset.train
+        assert isinstance(images, Images)
+        return prod(images.shape[1:]) if self.resolution is None else self.resolution**2
+
     def expect(self, epoch: int) -> None:
         """Begins to draw for an epoch, in a thread."""
         self._ahead.expect(epoch)
@@ -67,9 +75,9 @@ class InMemory(Feed):
             pixels = shown(train.pixels[chosen], self.augment, drawn.shift[rows], drawn.flip[rows])
             yield self._input(pixels), train.labels[chosen]
 
-    def _plain(self, index: Tensor) -> Iterator[Batch]:
+    def _plain(self, index: Tensor, batch: int) -> Iterator[Batch]:
         train = self.part("train")
-        for chosen in torch.split(index.to(self.device), self.batch):
+        for chosen in torch.split(index.to(self.device), batch):
             yield self._input(train.pixels[chosen]), train.labels[chosen]
 
     def _whole(self, part: Part, batch: int) -> Iterator[Batch]:

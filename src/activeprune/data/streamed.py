@@ -50,6 +50,11 @@ class Streamed(Feed):
         self.resolution = resolution
         self.workers = workers
 
+    @property
+    def pixels(self) -> int:
+        """Of an image as a network sees it."""
+        return self.resolution**2
+
     def expect(self, epoch: int) -> None:
         """Nothing: what takes long are the files, and workers begin with these when they are asked for."""
 
@@ -71,8 +76,8 @@ class Streamed(Feed):
         labels = (files.labels[drawn.order[rows]] for rows in batches)
         yield from self._loaded((orders(rows) for rows in batches), labels)
 
-    def _plain(self, index: Tensor) -> Iterator[Batch]:
-        return self._central(_files(self.split.train), index, self.batch)
+    def _plain(self, index: Tensor, batch: int) -> Iterator[Batch]:
+        return self._central(_files(self.split.train), index, batch)
 
     def _whole(self, part: Part, batch: int) -> Iterator[Batch]:
         files = _files(getattr(self.split, part))

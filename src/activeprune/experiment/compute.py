@@ -30,7 +30,7 @@ from ..training import Checkpoint, Epoch, Result, Training
 from ..training.duration import Duration
 from ..training.engine import Eager
 from ..training.loop import Entry, checkpoint_identity, train_together, was_probed
-from ..training.probe import PROBED_IMAGES, Probe, ProbedNetwork
+from ..training.probe import PROBED_IMAGES, Probe, ProbedNetwork, at_once
 from .artifacts import (
     checkpoint_bytes,
     checkpoint_of,
@@ -203,7 +203,8 @@ class Compute:
 
     def _measured(self, step: Measure) -> DeadNeurons:
         masks = None if step.masks is None else self._masks(step.masks).to(self.device)
-        images = self.feed(step.training, step.seed).unaugmented(step.images)
+        feed = self.feed(step.training, step.seed)
+        images = feed.unaugmented(step.images, at_once(feed))
         try:
             return self._looked_at(step.training, Measure).dead_neurons(self._state(step.network), masks, images)
         except InputError as error:  # a network without activations, say
@@ -215,7 +216,7 @@ class Compute:
         if every is None:
             return None
         device = usable_device(self.device)
-        batches = [x.to(device) for x, _ in feed.unaugmented(PROBED_IMAGES)]
+        batches = [x.to(device) for x, _ in feed.unaugmented(PROBED_IMAGES, at_once(feed))]
         network = self._looked_at(step.training, Train)
         return Probe(every, network, None if masks is None else masks.to(device), batches)
 

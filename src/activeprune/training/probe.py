@@ -10,12 +10,14 @@ from torch import Tensor, nn
 from ..core.calling import Batches
 from ..core.graph import WeightGraph
 from ..core.masks import Masks
+from ..data import Feed
 from ..neurons import DeadNeuronCounter, DeadNeurons, Granularity
 from .duration import Duration
 from .result import State
 
 UNTRACEABLE = WeightGraph.empty()
 PROBED_IMAGES = 512
+PIXELS_AT_ONCE = 1 << 20  # 1,024 images of 32 × 32 pixels: enough to keep a GPU busy
 
 Probed = dict[str, Any]
 
@@ -56,6 +58,11 @@ class Probe:
         [10, 30, 50]
         """
         return list(range(first, last + 1, max(self.every.steps(steps_per_epoch), 1)))
+
+
+def at_once(feed: Feed) -> int:
+    """How many images to look at together."""
+    return max(PIXELS_AT_ONCE // feed.pixels, 1)
 
 
 def _short(found: Granularity) -> dict[str, Any]:
