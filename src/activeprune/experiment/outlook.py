@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
@@ -17,7 +17,7 @@ from ..training import Training
 from ..training.duration import Duration
 from ..training.settings import NetworkChoice
 from .collecting import LARGE, one_more_cycle
-from .plan import CHECKPOINT, MASKS, RECORD, STATE, Plan, Todo, part_of, probe_part
+from .plan import CHECKPOINT, MASKS, RECORD, STATE, Plan, Todo, behind, is_whole_training, part_of, probe_part
 from .speed import Speed, alike
 from .steps import Measure, Prune, Step, Train
 from .store import Store
@@ -63,7 +63,7 @@ def outlook(plan: Plan, store: Store, speeds: Mapping[str, Speed], processes: in
     return Outlook(
         trainings=len(plan.trainings),
         shared=sum(count > 1 for count in uses.values()),
-        missing=sum(_is_whole_training(step) for step in todo.missing),
+        missing=sum(is_whole_training(step) for step in todo.missing),
         by_variant={variant: len(keys) for variant, keys in total.items()},
         steps=dict(Counter(step.kind for step in plan.steps.values())),
         steps_missing=len(todo.missing),
@@ -78,30 +78,14 @@ def unmeasured(plan: Plan, store: Store, speeds: Mapping[str, Speed]) -> list[Tr
     return [training for of, training in wanted.items() if of not in speeds]
 
 
-def _is_whole_training(step: Step) -> bool:
-    return isinstance(step, Train) and step.last is None
-
-
 def _trainings_by_variant(plan: Plan) -> dict[tuple[int, str], set[str]]:
     """Keys of the trainings that each variant of each study needs."""
     found: dict[tuple[int, str], set[str]] = {}
     for index, study in enumerate(plan.studies):
         cells = Plan(study).cells
         for variant in study.variants:
-            steps = _all_inputs(cell.training for cell in cells if cell.variant == variant)
-            found[index, variant] = {key for key, step in steps.items() if _is_whole_training(step)}
-    return found
-
-
-def _all_inputs(steps: Iterable[Step]) -> dict[str, Step]:
-    """Steps and everything that they rest on."""
-    found: dict[str, Step] = {}
-    waiting = list(steps)
-    while waiting:
-        step = waiting.pop()
-        if step.key not in found:
-            found[step.key] = step
-            waiting += step.inputs.values()
+            steps = behind(cell.training for cell in cells if cell.variant == variant)
+            found[index, variant] = {key for key, step in steps.items() if is_whole_training(step)}
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -69,7 +69,7 @@ class Plan:
     @property
     def trainings(self) -> list[Train]:
         """Whole trainings; the first epochs of one, for a rewind, are not counted."""
-        return [step for step in self.steps.values() if isinstance(step, Train) and step.last is None]
+        return [step for step in self.steps.values() if isinstance(step, Train) and is_whole_training(step)]
 
     def ready(self, store: Store) -> tuple[Step, ...]:
         """Steps that can be computed now, in an order in which the first ones are wanted first."""
@@ -110,6 +110,23 @@ class Plan:
             self._look(used, (part_of(role, used),), store, missing, failed)
         missing[step.key] = step
         failed[step.key] = any(failed.get(used.key, False) for used in step.inputs.values())
+
+
+def is_whole_training(step: Step) -> bool:
+    """And not the first epochs of one, for a rewind."""
+    return isinstance(step, Train) and step.last is None
+
+
+def behind(steps: Iterable[Step]) -> dict[str, Step]:
+    """Steps and everything that they rest on, by key."""
+    found: dict[str, Step] = {}
+    waiting = list(steps)
+    while waiting:
+        step = waiting.pop()
+        if step.key not in found:
+            found[step.key] = step
+            waiting += step.inputs.values()
+    return found
 
 
 def probe_part(every: Duration) -> str:
