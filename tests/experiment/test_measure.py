@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 import activeprune as ap
 from activeprune.cli import main
@@ -192,6 +193,25 @@ def test_measuring_can_leave_the_training_alone(tmp_path: Path) -> None:
     assert {json.loads(run.store.get(step.key, RECORD))["samples"] for step in measures} == {10}
 
 
+def silent(num_classes: int = 10, in_channels: int = 1) -> nn.Module:
+    """No activation of it can be dead."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(64 * in_channels, 16), nn.Tanh(), nn.Linear(16, num_classes))
+
+
+def test_a_network_without_activations_is_trained_all_the_same(tmp_path: Path) -> None:
+    run = run_of(tmp_path, network="tests.experiment.test_measure:silent", variants="plain")
+    outcome = run.go()
+    assert all("calls no activation function" in line for line in outcome.failed)
+    assert len(outcome.failed) == sum(isinstance(step, Measure) for step in run.plan.steps.values())
+    assert all(row["accuracy"] is not None for row in rows_of(run.plan, run.store))
+    assert (run.out / "dead_neurons.jsonl").read_text() == ""
+
+
+def test_studies_of_a_grid_look_equally_often(tmp_path: Path) -> None:
+    with pytest.raises(ap.InputError, match="probe_every cannot differ"):
+        ap.run("smoke", tmp_path / "grid", set={**TINY, "measure": "dnr"}, grid={"probe_every": ["1ep", "2ep"]})
+
+
 def test_its_keys_belong_to_it() -> None:
     for key, value in (("measure_images", 10), ("probe_every", "1ep")):
         with pytest.raises(ap.InputError, match="belong to measure"):
@@ -207,7 +227,7 @@ def test_the_papers_studies_measure(name: str) -> None:
     assert found.probed.keys() == {cell.training.key for cell in found.cells}
 
 
-@pytest.mark.parametrize("name", ["dnr-resnet20", "figure1"])
+@pytest.mark.parametrize("name", ["dnr-resnet20", "dnr-vgg19", "figure1", "figure2"])
 def test_the_papers_studies_run(name: str, tmp_path: Path) -> None:
     small = {
         "network": "resnet8", "data": {"name": "digits", "limit": 200}, "precision": "fp32", "augment": "none",

@@ -9,7 +9,7 @@ from activeprune.core.methods import METHODS
 from activeprune.data import DATASETS, dataset
 from activeprune.data.digits import digits
 from activeprune.experiment.plan import Plan
-from activeprune.experiment.steps import Init, Prune, Step, Train, identity
+from activeprune.experiment.steps import Init, Measure, Prune, Step, Train, identity
 from activeprune.experiment.study import Study
 from activeprune.networks import NETWORKS, network
 from activeprune.training import Training
@@ -202,6 +202,8 @@ RECORDED = {
     "solo": "38eff9d7b3187c3b88a6f1d9a1e38e6f",
     "end": "f31d5ad6a2289317f1b1d897425fd27f",
     "before training": "aa702cb33a59aa960e4c07b7d18d7cf4",
+    "a measurement": "a5626337b7081e61f9f4fa1078f0702b",
+    "a measurement of some images": "1b5a15c48ca9d4fa74407034d03f1c2a",
 }
 
 
@@ -224,6 +226,8 @@ def test_keys_are_the_same_for_ever() -> None:
         "solo": Prune(TRAINING, 0, 1, t1, i1, None, "lamp", 0.2, mode="solo"),
         "end": Prune(TRAINING, 0, 1, t1, i1, lamp, "lamp", 0.0, 0.02, mode="end"),
         "before training": Prune(other, 0, 1, i1, None, None, "snip", 0.2),
+        "a measurement": Measure(TRAINING, 0, t1, lamp),
+        "a measurement of some images": Measure(other, 0, i1, None, 1000),
     }
     assert {what: step.key for what, step in steps.items()} == RECORDED
 

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils import prune as torchs_prune
 
 import activeprune as ap
 from activeprune.neurons import DeadNeuronCounter, DeadNeurons, Rates
@@ -628,3 +629,118 @@ def test_static_and_dynamic_are_the_total_always(seed: int, alive: float, batch:
 
 
 GRAPH = ap.trace(SmallNet(), torch.zeros(1, 2, 6, 6))
+
+
+# ---- what a neuron depends on besides its own weights
+
+
+def normalised(norm: nn.Module, pruned: list[int]) -> ap.neurons.DeadNeurons:
+    model = nn.Sequential(nn.Linear(4, 4), norm, nn.ReLU())
+    nn.init.zeros_(model[0].bias)
+    mask = torch.ones(4, 4, dtype=torch.bool)
+    mask[pruned] = False
+    return ap.dead_neurons(model, ap.Masks({"0.weight": mask}), [torch.randn(8, 4)])
+
+
+@pytest.mark.parametrize(
+    ("norm", "pruned", "static"),
+    [
+        (nn.LayerNorm(4), [0], False),  # its output moves with the others' mean
+        (nn.LayerNorm(4), [0, 1, 2, 3], True),
+        (nn.GroupNorm(2, 4), [0], False),
+        (nn.GroupNorm(2, 4), [0, 1], True),  # a whole group
+        (nn.BatchNorm1d(4), [0], True),
+    ],
+)
+def test_a_neuron_is_fed_by_all_that_it_is_normalised_with(norm: nn.Module, pruned: list[int], static: bool) -> None:
+    torch.manual_seed(0)
+    assert (normalised(norm, pruned).unit.dead_static > 0) == static
+
+
+def test_samples_that_are_not_along_the_first_axis_are_not_taken_for_such() -> None:
+    class TokensFirst(nn.Module):
+        def __init__(self, swap: bool) -> None:
+            super().__init__()
+            self.swap, self.linear = swap, nn.Linear(5, 7)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.relu(self.linear(x.transpose(0, 1) if self.swap else x))
+
+    torch.manual_seed(1)
+    one, other = TokensFirst(False), TokensFirst(True)
+    other.load_state_dict(one.state_dict())
+    for samples, tokens in ((4, 4), (4, 8), (4, 6)):
+        x = torch.randn(samples, tokens, 5)
+        right, found = (ap.dead_neurons(model, None, [x]) for model in (one, other))
+        assert found.unit.dead == right.unit.dead
+        assert [layer.why for layer in found.unattributed] == ["its first axis is not that of the samples"]
+        assert right.unattributed == ()
+
+
+def test_passes_that_call_other_activations_are_not_attributed() -> None:
+    class BySize(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = nn.Linear(3, 3), nn.Linear(3, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            if len(x) > 3:
+                x = torch.relu(self.a(x))
+            return torch.relu(self.b(x))
+
+    model = BySize()
+    masks = ap.Masks({"a.weight": torch.zeros(3, 3, dtype=torch.bool)})
+    found = ap.dead_neurons(model, masks, [torch.randn(5, 3), torch.randn(2, 3)])
+    assert found.unit.dead_static == 0
+    assert {layer.layer for layer in found.unattributed} == {"relu", "relu#2"}
+
+
+def test_channels_after_a_matrix_product_are_at_the_last_axis() -> None:
+    class Tokens(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.weight = nn.Conv2d(3, 6, 2, 2), nn.Parameter(torch.randn(6, 9))
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = self.conv(x)
+            if bool(x.sum() > 1e9):  # cannot be traced
+                x = -x
+            return torch.relu(x.flatten(2).transpose(1, 2) @ self.weight)
+
+    found = ap.dead_neurons(Tokens(), None, [torch.randn(3, 3, 8, 8)])
+    assert found.channel.neurons == 9
+
+
+def test_hooks_of_torchs_own_pruning_leave_no_trace() -> None:
+    model = nn.Sequential(nn.Linear(4, 6), nn.ReLU())
+    torchs_prune.l1_unstructured(model[0], "weight", 0.5)
+    before = model[0].weight
+    ap.dead_neurons(model, None, [torch.randn(5, 4)])
+    assert model[0].weight is before
+    assert before.grad_fn is not None
+
+
+def test_a_loader_of_inputs_alone() -> None:
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.randn(6, 4)), batch_size=4)
+    model = nn.Sequential(nn.Linear(4, 6), nn.ReLU())
+    assert ap.dead_neurons(model, None, loader).samples == 6
+
+
+def test_the_rates_are_what_was_counted() -> None:
+    torch.manual_seed(2)
+    for found in (normalised(nn.BatchNorm1d(4), [0]), normalised(nn.LayerNorm(4), [1, 2])):
+        for rates in (found.unit, found.channel, *found.unit.layers.values()):
+            assert rates.total == pytest.approx(rates.dead / rates.counted)
+            assert 0 <= rates.dead_static <= rates.dead <= rates.counted
+
+
+def test_a_model_that_cannot_be_traced_says_so_again_with_the_same_graph() -> None:
+    class Choosing(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.relu(x) if bool(x.sum() > 0) else torch.relu(-x)
+
+    first = ap.neurons.DeadNeuronCounter(Choosing())
+    first.add(torch.randn(4, 3))
+    again = ap.neurons.DeadNeuronCounter(Choosing(), graph=first.graph)
+    again.add(torch.randn(4, 3))
+    assert first.result().unattributed == again.result().unattributed != ()

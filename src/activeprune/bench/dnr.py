@@ -20,7 +20,7 @@ from ..training.duration import Duration
 from ..training.engine import Eager
 from ..training.engines import Engines
 from ..training.loop import Entry, train_together
-from ..training.probe import PROBED_IMAGES, Probe, Probed, ProbedNetwork, at_once
+from ..training.probe import EVERY, PROBED_IMAGES, Probe, Probed, ProbedNetwork, at_once
 from ..training.result import State
 from .measure import settle
 from .train import CIFAR, bench_training, noise
@@ -130,7 +130,7 @@ class ProbeRow:
 
 def probes(network: str, replicas: Sequence[int], device: torch.device) -> Iterator[ProbeRow]:
     """A row for each number of networks that are trained at once."""
-    training, every = bench_training(network, "bf16" if device.type == "cuda" else "fp32", BATCH), Duration(2)
+    training, every = bench_training(network, "bf16" if device.type == "cuda" else "fp32", BATCH), EVERY
     dataset = noise(CIFAR if device.type == "cuda" else SMALL)
     steps = every.steps(int(CIFAR * TRAINED) // BATCH)
     for count in replicas:

@@ -12,6 +12,7 @@ from ..bench import dnr as bench_dnr
 from ..bench import prune as bench_prune
 from ..bench import train as bench_train
 from ..core.errors import InputError
+from ..training.probe import EVERY
 from .show import AsJson, print_json, print_table
 
 app = typer.Typer(
@@ -143,14 +144,14 @@ def dnr(
             "at once": f"{row.replicas}",
             "images": f"{row.images:,}",
             "a look": f"{1000 * row.look:.1f} ms",
-            "two epochs": f"{row.between:.2f} s",
+            "between": f"{row.between:.2f} s",
             "share": f"{row.share:.2%}",
         }
         for row in looks
     ]
     if shown:
-        print_table(shown, title="dead neurons during a training, every two epochs")
-        print("for one network; two epochs: of 45,000 images in batches of 128, with evaluation, from steps timed here")
+        print_table(shown, title=f"dead neurons during a training, every {EVERY}")
+        print("for one network; between: epochs of 45,000 images, batch 128, with evaluation, from steps timed here")
 
 
 def _counts(text: str) -> list[int]:

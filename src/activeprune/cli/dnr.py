@@ -83,7 +83,12 @@ def dnr(
     )
     bounds = {name: layer_bound(layer, levels) for name, layer in found.unit.layers.items()} if bound else None
     if as_json:
-        told: dict[str, Any] = {"network": model, "data": data, "density": pruned.density, **found.as_dict()}
+        told: dict[str, Any] = {
+            "network": model, "options": dict(training.network.options), "data": data, "density": pruned.density,
+            "state": state and str(state), "masks": masks and str(masks), "seed": seed, "threshold": threshold,
+             "share": share, "include": include, "exclude": exclude,
+            "batch_statistics": batch_statistics, **found.as_dict(),
+        }  # fmt: skip
         print_json(told if bounds is None else {**told, "bound": bounds})
         return
     weights = f"{state}" if state is not None else f"untrained weights of seed {seed}"

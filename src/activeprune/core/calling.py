@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.utils._pytree import tree_map
 
 from .errors import InputError
 
@@ -28,7 +29,7 @@ def inputs_of(batch: Batch) -> tuple[tuple[Any, ...], dict[str, Any]]:
         return (batch,), {}
     if isinstance(batch, Mapping):
         return (), dict(batch)
-    if isinstance(batch, (tuple, list)) and len(batch) == 2:
+    if isinstance(batch, (tuple, list)) and len(batch) in (1, 2):
         return (batch[0],), {}
     raise InputError(
         f"a batch is a tensor, a pair (input, target) or a dict of model arguments, not {_described(batch)}"
@@ -45,6 +46,12 @@ def size_of(batch: Batch) -> int:
         kind = "a dict batch" if isinstance(batch, Mapping) else "a batch"
         raise InputError(f"{kind} needs at least one tensor with a sample dimension")
     return max(sizes, key=lambda size: (sizes.count(size), size))
+
+
+def one_less(batch: Batch) -> Batch:
+    """The batch without its last sample, if it has more than two."""
+    size = size_of(batch)
+    return tree_map(lambda part: part[:-1] if _has_samples(part, size) else part, batch) if size > 2 else batch
 
 
 def samples_of(batch: Batch) -> list[Batch]:
@@ -114,8 +121,11 @@ def _modes(model: nn.Module, training: Callable[[nn.Module], bool]) -> Iterator[
 
 
 def _sample(value: Any, index: int, size: int) -> Any:
-    has_samples = isinstance(value, Tensor) and value.dim() > 0 and len(value) == size
-    return value[index : index + 1] if has_samples else value
+    return value[index : index + 1] if _has_samples(value, size) else value
+
+
+def _has_samples(value: Any, size: int) -> bool:
+    return isinstance(value, Tensor) and value.dim() > 0 and len(value) == size
 
 
 def _described(thing: object) -> str:

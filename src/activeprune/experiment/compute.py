@@ -79,7 +79,7 @@ class Compute:
         self.seconds_between_checkpoints = seconds_between_checkpoints
         self.tell: Callable[[str], None] = lambda line: None  # of a checkpoint that was damaged, say
         self.probed: Mapping[str, Duration] = {}  # by key: how often a training is looked at
-        self._looked_at = lru_cache(2)(self._new_network)  # by threads that train and that measure
+        self._looked_at = lru_cache(4)(self._new_network)  # by threads that train and that measure
         self._feeds: dict[tuple[str, int], Feed] = {}
         self.feed_by_rows = lru_cache(FEEDS_KEPT)(self._feed_by_rows)
         self._data: dict[str, Dataset] = {}

@@ -117,6 +117,8 @@ def probe_lines(plan: Plan, store: Store) -> Iterator[Row]:
             continue
         where = {"variant": cell.variant, "cycle": cell.cycle, "seed": cell.seed, "key": cell.training.key}
         for seen in json.loads(store.get(cell.training.key, probe_part(every)))["probed"]:
+            if "unit" not in seen:  # a network without activations that can be dead
+                continue
             rates = {f"{of}_{what}": seen[of][what] for of in ("unit", "channel") for what in ("static", "dynamic")}
             yield {**where, "step": seen["step"], **rates}
 

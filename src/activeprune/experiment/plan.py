@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from ..core.errors import InputError
 from ..training.duration import Duration
 from .chains import Cell, cells
 from .steps import Init, Prune, Step, Train, pinned
@@ -59,11 +60,14 @@ class Plan:
 
     @cached_property
     def probed(self) -> dict[str, Duration]:
-        """How often trainings are looked at, by key: in the first study that says so."""
+        """How often trainings are looked at, by key."""
         found: dict[str, Duration] = {}
         for study in self.studies:
-            if study.probed is not None:
-                found = {cell.training.key: study.probed for cell in cells(study)} | found
+            if (every := study.probed) is None:
+                continue
+            for cell in cells(study):
+                if found.setdefault(cell.training.key, every) != every:
+                    raise InputError("probe_every cannot differ between studies of a grid: they share trainings")
         return found
 
     @property

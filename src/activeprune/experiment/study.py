@@ -13,6 +13,7 @@ from ..core.errors import InputError, unknown
 from ..core.methods import METHODS, Chain, Scope
 from ..training import Training
 from ..training.duration import Duration, Length
+from ..training.probe import EVERY
 from ..training.settings import Choice, Count, Number, Positive, Settings
 
 Variant = Literal["plain", "plain_rewind", "ap_lite", "ap_pro", "ap_lite_literal", "no_rewind", "solo"]
@@ -88,7 +89,7 @@ class Study(Settings):
     """What is measured of every reported network: dnr, its dead neurons, before, during and after its training."""
     measure_images: Count | None = None
     """Training images that dead neurons are counted on before and after; by default all."""
-    probe_every: Length = Duration(2)
+    probe_every: Length = EVERY
     """How often they are counted during a training, on a few images: 5ep, 100it; 0ep: not at all."""
 
     device: str = "auto"

@@ -29,9 +29,10 @@ class Unfed:
 class Attribution:
     """What the weight graph, where there is one, knows of each activation by name."""
 
-    def __init__(self, graph: WeightGraph | None, why_not: str = "") -> None:
-        self.graph, self._why_not = graph, why_not
+    def __init__(self, graph: WeightGraph | None) -> None:
+        self.graph = graph
         traced = () if graph is None else graph.activations
+        self._lengths = {activation.name: activation.shape[0] for activation in traced if activation.shape}
         self._neurons = {activation.name: activation.neurons for activation in traced}
         self._calls = Counter(place_of(activation.name) for activation in traced)
 
@@ -40,6 +41,16 @@ class Attribution:
         """Of all activations that were traced."""
         return self._neurons
 
+    def by_samples(self, name: str, length: int, samples: int) -> bool:
+        """Whether a first axis of this length is that of so many samples, each perhaps several times.
+
+        A graph that was traced with another number of samples can tell; otherwise a multiple of them is taken for it.
+        """
+        traced, of = self._lengths.get(name), None if self.graph is None else self.graph.samples
+        if traced is None or of is None or of == samples:
+            return length % samples == 0
+        return length % samples == 0 and length * of == traced * samples
+
     def axis(self, name: str, shape: Sequence[int]) -> int | None:
         """The axis of a sample of this shape along which neurons differ, if there is exactly one."""
         ids = self._ids(name, shape)
@@ -47,11 +58,20 @@ class Attribution:
         return axes[0] if len(axes) == 1 else None
 
     def unfed(
-        self, tallies: Mapping[str, Tally], calls: Mapping[str, int], masks: Mapping[str, Tensor]
+        self,
+        tallies: Mapping[str, Tally],
+        calls: Mapping[str, int],
+        masks: Mapping[str, Tensor],
+        regular: bool = True,
     ) -> dict[str, Unfed]:
-        """For every activation the neurons that no live weight feeds; `calls` are those of each place in one pass."""
-        if self.graph is None:
-            return {name: Unfed(why=self._why_not) for name in tallies}
+        """For every activation the neurons that no live weight feeds; `calls` are those of each place in one pass,
+        `regular` says that every pass called the same activations in the same order.
+        """
+        if self.graph is None or self.graph.why_unknown is not None:
+            why = "the model was not traced" if self.graph is None else self.graph.why_unknown
+            return {name: Unfed(why=why) for name in tallies}
+        if not regular:
+            return {name: Unfed(why="other batches call other activations") for name in tallies}
         behind = feeding(self.graph, masks)
         found = {}
         for name, tally in tallies.items():

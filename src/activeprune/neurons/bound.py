@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from operator import index
+from typing import SupportsIndex
 
 from ..core.errors import InputError
 from .rates import Rates
@@ -23,7 +25,7 @@ def information_bound(dim: int, static: float, dynamic: float, c: float) -> floa
     >>> information_bound(100, static=0.25, dynamic=0.0, c=10.0)
     750.0
     """
-    if not isinstance(dim, int) or isinstance(dim, bool) or dim < 1:
+    if isinstance(dim, bool) or not isinstance(dim, SupportsIndex) or index(dim) < 1:
         raise InputError(f"dim = {dim!r}: a whole number of neurons is needed, at least 1")
     for name, rate in (("static", static), ("dynamic", dynamic)):
         if not 0 <= rate <= 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.utils._pytree import tree_map
 
-from ..core.calling import Batch, Batches, eval_mode, inputs_of, size_of, train_mode
+from ..core.calling import Batch, Batches, eval_mode, inputs_of, one_less, size_of, train_mode
 from ..core.errors import InputError, unknown
 from ..core.graph import WeightGraph, trace
 from ..core.masks import Masks
@@ -121,7 +122,7 @@ class DeadNeuronCounter:
         if graph is not None:
             graph.check(dict(self._model.named_parameters()))
         self.graph = graph
-        """The weight graph; traced with the first batch, None if the model cannot be."""
+        """The weight graph; traced with the first batch. Of a model that cannot be traced it tells why."""
         self._masks: Mapping[str, Tensor] = masks or {}
         self._tensors, self._buffers = _copied(self._model, weights, self._masks)
         self._include, self._exclude = _several(include), _several(exclude)
@@ -146,7 +147,7 @@ class DeadNeuronCounter:
         with torchs_own, torch.random.fork_rng(devices), torch.inference_mode(False), torch.no_grad(), mode:
             if self._training:
                 _seed(stable_seed(0, "neurons", self.samples), devices)
-            with watch.one_pass(size):
+            with watch.one_pass(size), _as_it_was(self._model):
                 functional_call(self._model, self._tensors, arguments, keywords)
         self.samples += size
 
@@ -158,7 +159,8 @@ class DeadNeuronCounter:
         if not watch.names:
             raise InputError(f"{type(self._model).__name__} calls no activation function whose output can be dead")
         self._check_patterns(list(watch.names))
-        unfed = self._attribution.unfed(watch.tallies, watch.most_calls, self._masks)
+        regular = len(watch.orders) == 1
+        unfed = self._attribution.unfed(watch.tallies, watch.most_calls, self._masks, regular)
         units = {name: _unit_rates(tally, unfed[name]) for name, tally in watch.tallies.items()}
         channels = {
             name: rates_of(tally.channels, unfed[name].channels, tally.samples)
@@ -177,17 +179,26 @@ class DeadNeuronCounter:
         if self._watch is None:
             if self.graph is None:
                 self._trace(first)
-            axis, measured = self._attribution.axis, self._pruned is not None
-            self._watch = Watch(self._model, axis, self._chosen, self._threshold, self._share, measured)
+            known = self._attribution
+            self._watch = Watch(
+                self._model,
+                known.axis,
+                known.by_samples,
+                self._chosen,
+                self._threshold,
+                self._share,
+                with_spreads=self._pruned is not None,
+            )
         return self._watch
 
     def _trace(self, batch: Batch) -> None:
+        """With a sample less, where there are several: the axis of the samples is the one that differs."""
         try:
             with torchs_own, torch.random.fork_rng([]), torch.inference_mode(False), torch.enable_grad():
-                self.graph = trace(self._model, tree_map(_usual, batch))
-            self._attribution = Attribution(self.graph)
+                self.graph = trace(self._model, tree_map(_usual, one_less(batch)))
         except InputError as error:
-            self._attribution = Attribution(None, str(error))
+            self.graph = WeightGraph.untraceable(str(error))
+        self._attribution = Attribution(self.graph)
 
     def _chosen(self, name: str) -> bool:
         return (not self._include or _fits(name, self._include)) and not _fits(name, self._exclude)
@@ -243,6 +254,21 @@ def _seed(seed: int, devices: Iterable[torch.device]) -> None:
     for device in devices:
         with torch.cuda.device(device):
             torch.cuda.manual_seed(seed)
+
+
+@contextmanager
+def _as_it_was(model: nn.Module) -> Iterator[None]:
+    """Puts back the tensors that hooks, such as those of torch.nn.utils.prune, leave in a module's attributes."""
+    before = [(vars(module), name, value) for module in model.modules() for name, value in _own_tensors(module)]
+    try:
+        yield
+    finally:
+        for attributes, name, value in before:
+            attributes[name] = value
+
+
+def _own_tensors(module: nn.Module) -> list[tuple[str, Tensor]]:
+    return [(name, value) for name, value in vars(module).items() if isinstance(value, Tensor)]
 
 
 def _usual(thing: Any) -> Any:

@@ -26,7 +26,7 @@ ARGUMENTS = {  # what the arguments after the tensor are called, where they matt
     "threshold": ("threshold", "value"),
 }
 CONVOLUTIONS = {f"conv{transposed}{n}d" for transposed in ("", "_transpose") for n in (1, 2, 3)}
-PRODUCTS = {"linear", "addmm"}
+PRODUCTS = {"linear", "addmm", "matmul", "rmatmul", "mm", "bmm", "baddbmm", "einsum"}
 CALL = nn.Module._call_impl.__code__
 
 
@@ -90,6 +90,7 @@ class Watch(TorchFunctionMode):
         self,
         model: nn.Module,
         axis_of: Callable[[str, Sequence[int]], int | None],
+        by_samples: Callable[[str, int, int], bool],
         chosen: Callable[[str], bool],
         threshold: float,
         share: float,
@@ -99,19 +100,22 @@ class Watch(TorchFunctionMode):
         self.tallies: dict[str, Tally] = {}
         self.names: dict[str, None] = {}  # all that were seen, also if not chosen
         self.most_calls: dict[str, int] = {}  # of one place in one pass
+        self.orders: set[tuple[str, ...]] = set()  # in which passes called them
         self._naming = Naming(model)
-        self._axis_of, self._chosen = axis_of, chosen
+        self._axis_of, self._by_samples, self._chosen = axis_of, by_samples, chosen
         self._threshold, self._share, self._with_spreads = threshold, share, with_spreads
         self._samples, self._after_linear = 1, True
+        self._order: list[str] = []
         self._memories: dict[torch.dtype, Tensor] = {}
 
     @contextmanager
     def one_pass(self, samples: int) -> Iterator[None]:
         """In this context the model is called once, with so many samples."""
         self._naming.restart()
-        self._samples, self._after_linear = samples, True
+        self._samples, self._after_linear, self._order = samples, True, []
         with self:
             yield
+        self.orders.add(tuple(self._order))
         for place, calls in self._naming.calls.items():
             self.most_calls[place] = max(calls, self.most_calls.get(place, 0))
 
@@ -133,10 +137,11 @@ class Watch(TorchFunctionMode):
     def _saw(self, kind: str, output: Tensor, frame: FrameType) -> None:
         name = self._naming.next(self._running(frame), kind)
         self.names[name] = None
+        self._order.append(name)
         if not self._chosen(name) or not output.numel():
             return
         with torch.inference_mode(False), torch.no_grad():
-            if len(output) % self._samples:
+            if not self._by_samples(name, len(output), self._samples):
                 tally = self._tally(name, output.shape, output.dim() - 1, output.device)
                 tally.add_loose(self._dead(kind, output), self._samples)
                 return

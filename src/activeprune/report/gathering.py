@@ -119,7 +119,7 @@ def _measured(step: Measure | None, store: Store) -> Rates | None:
 def _looks(training: Train, plan: Plan, store: Store) -> tuple[Mapping[str, Any], ...]:
     every = plan.probed.get(training.key)
     content = None if every is None else _part(store, training.key, probe_part(every))
-    return () if content is None else tuple(json.loads(content)["probed"])
+    return () if content is None else tuple(seen for seen in json.loads(content)["probed"] if "unit" in seen)
 
 
 def _densities(key: str, store: Store) -> dict[str, float]:

@@ -11,6 +11,7 @@ from torch import Tensor
 from ..core.calling import eval_mode
 from ..core.errors import InputError
 from ..core.masks import Masks
+from ..core.randomness import torchs_own
 from ..data import Feed, Part, Shelf, resized, scaled, shown
 from .counts import BatchCounts
 from .engine import EVALUATED, Lane
@@ -145,9 +146,11 @@ class Captured:
 
     def _refuse_randomness(self) -> None:
         """What a network draws by itself would be the same in every replay."""
-        before = torch.cuda.get_rng_state(self.device)
-        self._lanes[0].uncounted_step()
-        if not torch.equal(before, torch.cuda.get_rng_state(self.device)):
+        with torchs_own:  # or another thread may put an older state back
+            before = torch.cuda.get_rng_state(self.device)
+            self._lanes[0].uncounted_step()
+            drew = not torch.equal(before, torch.cuda.get_rng_state(self.device))
+        if drew:
             raise EngineUnavailable(f"{self.training.network.name} draws random numbers in training, such as dropout")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ..core.calling import Batches
+from ..core.errors import InputError
 from ..core.graph import WeightGraph
 from ..core.masks import Masks
 from ..data import Feed
@@ -15,7 +16,7 @@ from ..neurons import DeadNeuronCounter, DeadNeurons, Granularity
 from .duration import Duration
 from .result import State
 
-UNTRACEABLE = WeightGraph.empty()
+EVERY = Duration(5)  # looks, if nobody says more
 PROBED_IMAGES = 512
 PIXELS_AT_ONCE = 1 << 20  # 1,024 images of 32 × 32 pixels: enough to keep a GPU busy
 
@@ -35,7 +36,7 @@ class ProbedNetwork:
         counter = DeadNeuronCounter(self.network, masks, self._graph)
         for batch in batches:
             counter.add(batch)
-        self._graph = counter.graph or UNTRACEABLE  # which need not be tried again
+        self._graph = counter.graph  # also of a network that cannot be traced: that need not be tried again
         return counter.result()
 
 
@@ -47,8 +48,11 @@ class Probe:
         self.images = sum(len(batch) for batch in batches)
 
     def __call__(self, step: int, state: State) -> Probed:
-        """What is seen after so many steps."""
-        found = self._network.dead_neurons(state, self._masks, self._batches)
+        """What is seen after so many steps, or why nothing can be: a training does not end because of that."""
+        try:
+            found = self._network.dead_neurons(state, self._masks, self._batches)
+        except InputError as error:
+            return {"step": step, "why": str(error)}
         return {"step": step, "unit": _short(found.unit), "channel": _short(found.channel)}
 
     def due(self, first: int, last: int, steps_per_epoch: int) -> list[int]:

@@ -43,7 +43,8 @@ def feeding(graph: WeightGraph, masks: Mapping[str, Tensor]) -> Feeding:
     """Follows live weights to neurons, through sums and normalisations.
 
     A weight without a mask is alive, whatever its values. An identity shortcut feeds a sum as a weight does, if
-    anything feeds its source.
+    anything feeds its source. What a layer norm or group norm makes of a neuron is fed by all that it is normalised
+    with.
     """
     graph.check_masks(masks)
     fed, barrier = graph.outside.copy(), np.full(graph.size, -1, dtype=np.int64)
@@ -56,6 +57,13 @@ def feeding(graph: WeightGraph, masks: Mapping[str, Tensor]) -> Feeding:
             neurons = neurons[alive[outputs]]
         fed[neurons] = True
     for link in graph.links:
-        np.logical_or.at(fed, link.target, fed[link.source])
-        np.maximum.at(barrier, link.target, barrier[link.source])
+        from_fed, from_barrier = fed[link.source], barrier[link.source]
+        if link.group is not None and len(link.group):  # each depends on all of its group
+            groups = int(link.group.max()) + 1
+            any_fed, any_barrier = np.zeros(groups, dtype=bool), np.full(groups, -1, dtype=np.int64)
+            np.logical_or.at(any_fed, link.group, from_fed)
+            np.maximum.at(any_barrier, link.group, from_barrier)
+            from_fed, from_barrier = any_fed[link.group], any_barrier[link.group]
+        np.logical_or.at(fed, link.target, from_fed)
+        np.maximum.at(barrier, link.target, from_barrier)
     return Feeding(graph, fed, barrier)

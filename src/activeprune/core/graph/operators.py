@@ -161,9 +161,12 @@ def sample_norm(wiring: Wiring, call: Call) -> Value:
     if "normalized_shape" in call.arguments:
         own = list(call["normalized_shape"])
         channel = np.arange(prod(own)).reshape([1] * (len(value.shape) - len(own)) + own)
+        together = prod(own) if "bias" in call.arguments else None  # an RMS norm keeps signs, and zeros 0
     else:
         channel = _counted(value.shape, 1)
-    return replace(wiring.scaled(value, Scale("layer_norm", weight and weight.name), channel), alone=False)
+        together = value.shape[1] // call["num_groups"] if "num_groups" in call.arguments else None
+    scale = Scale("layer_norm", weight and weight.name)
+    return replace(wiring.scaled(value, scale, channel, together), alone=False)
 
 
 @rule("mean", "sum", "amax", "amin")

@@ -81,6 +81,7 @@ class Link:
     scale: Scale | None = None
     channel: Ids | None = None  # of the scale
     making: bool = False  # the scale is part of how a neuron is made: nothing else reads its source
+    group: Ids | None = None  # sources of one group are normalised by statistics of them all
 
 
 @dataclass(frozen=True)
@@ -118,12 +119,18 @@ class WeightGraph:
     barriers: tuple[Barrier, ...]
     activations: tuple[Activation, ...] = ()  # in the order in which the model calls them
     cut: Mapping[int, int] = field(default_factory=dict)  # neuron -> index of the barrier that it comes from
+    samples: int | None = None  # that it was traced with, where that is known
 
     @classmethod
-    def empty(cls) -> WeightGraph:
-        """Of a model that cannot be traced: nothing is known."""
+    def untraceable(cls, why: str) -> WeightGraph:
+        """Of a model that cannot be traced: nothing is known of it but the reason."""
         nobody = np.zeros(0, dtype=bool)
-        return cls(0, {}, (), nobody, nobody, ())
+        return cls(0, {}, (), nobody, nobody, (Barrier("torch.export", "", why),))
+
+    @property
+    def why_unknown(self) -> str | None:
+        """Why nothing is known of the model; None if something is."""
+        return None if self.size else self.barriers[0].why if self.barriers else "no weight was found in it"
 
     def feeding(self, weight: str) -> frozenset[str]:
         """The weights next to `weight` on its input side, and "identity" where a skip connection arrives."""

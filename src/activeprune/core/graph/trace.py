@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import replace
+from io import StringIO
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, fx, nn
 
-from ..calling import Batch, eval_mode, inputs_of
+from ..calling import Batch, eval_mode, inputs_of, size_of
 from ..errors import InputError
 from ..prunable import unwrapped
 from .activations import Naming, kind_of
@@ -37,7 +40,7 @@ def trace(model: nn.Module, example_input: Batch) -> WeightGraph:
     arguments, keywords = inputs_of(example_input)
     model = unwrapped(model)
     try:
-        with eval_mode(model):
+        with eval_mode(model), _quiet():
             exported = torch.export.export(model, arguments, keywords, strict=False)
     except Exception as error:  # whatever a model does when it is called with stand-ins for tensors
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
@@ -45,7 +48,27 @@ def trace(model: nn.Module, example_input: Batch) -> WeightGraph:
     wiring = Wiring()
     inputs = _inputs(wiring, exported, _first_names(model))
     wiring.expose(_Walk(wiring, Naming(model), exported.graph_module, inputs).output)
-    return wiring.finished()
+    return replace(wiring.finished(), samples=_samples(example_input))
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """What torch.export prints of a model that it cannot trace, graphs and all, is in its error as well."""
+    logger = logging.getLogger("torch.fx.experimental.symbolic_shapes")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with redirect_stderr(StringIO()):
+            yield
+    finally:
+        logger.setLevel(before)
+
+
+def _samples(example_input: Batch) -> int | None:
+    try:
+        return size_of(example_input)
+    except InputError:  # numbers alone, say
+        return None
 
 
 def _inputs(wiring: Wiring, exported: Any, first_names: dict[str, str]) -> list[Value | None]:

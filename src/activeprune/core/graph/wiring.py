@@ -83,14 +83,19 @@ class Wiring:
         self.layers[weight.name] = Layer(weight.name, tuple(size), groups, inputs_first, reads, feeds)
         return Value(tuple(shape), ids.reshape([-1 if a == axis else 1 for a in range(len(shape))]), alone=True)
 
-    def scaled(self, value: Value, scale: Scale, channel: Ids) -> Value:
-        """Every neuron times the factor of its channel; `channel` is in the form of neuron numbers."""
+    def scaled(self, value: Value, scale: Scale, channel: Ids, together: int | None = None) -> Value:
+        """Every neuron times the factor of its channel; `channel` is in the form of neuron numbers.
+
+        `together`: how many neighbouring channels share the statistics of a sample.
+        """
         assert value.ids is not None
         found, row = combinations(value.ids, channel)
         known = found[:, 0] != NOBODY
         ids = np.full(len(found), NOBODY)
         ids[known] = self.new(int(known.sum()))
-        self.links.append(Link("scale", found[known, 0], ids[known], scale, found[known, 1], making=value.alone))
+        channels = found[known, 1]
+        group = None if together is None else channels // together
+        self.links.append(Link("scale", found[known, 0], ids[known], scale, channels, value.alone, group))
         return replace(value, ids=ids[row])
 
     def summed(self, parts: Sequence[Value], shape: Sequence[int]) -> Value:
