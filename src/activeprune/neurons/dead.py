@@ -160,11 +160,12 @@ class DeadNeuronCounter:
             raise InputError(f"{type(self._model).__name__} calls no activation function whose output can be dead")
         self._check_patterns(list(watch.names))
         regular = len(watch.orders) == 1
-        unfed = self._attribution.unfed(watch.tallies, watch.most_calls, self._masks, regular)
-        units = {name: _unit_rates(tally, unfed[name]) for name, tally in watch.tallies.items()}
+        tallies = {name: tally.on_cpu() for name, tally in watch.tallies.items()}
+        unfed = self._attribution.unfed(tallies, watch.most_calls, self._masks, regular)
+        units = {name: _unit_rates(tally, unfed[name]) for name, tally in tallies.items()}
         channels = {
             name: rates_of(tally.channels, unfed[name].channels, tally.samples)
-            for name, tally in watch.tallies.items()
+            for name, tally in tallies.items()
             if tally.samples
         }
         return DeadNeurons(
@@ -172,7 +173,7 @@ class DeadNeuronCounter:
             channel=together(channels),
             samples=self.samples,
             unattributed=(*_unattributed(unfed), *self._unseen(watch)),
-            companions=self._companions(watch.tallies),
+            companions=self._companions(tallies),
         )
 
     def _watching(self, first: Batch) -> Watch:

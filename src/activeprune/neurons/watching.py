@@ -6,6 +6,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from types import FrameType
 from typing import Any
 
@@ -56,6 +57,14 @@ class Tally:
         self.channels += (maps >= math.ceil(share * size - 1e-9)).sum(0, dtype=torch.int32)
         self.samples += len(dead)
         self.neurons = max(self.neurons, dead[0].numel())
+
+    def on_cpu(self) -> Tally:
+        """The counts so far, where many small questions are answered sooner than on a GPU."""
+        found = copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, Tensor):
+                setattr(found, name, value.cpu())
+        return found
 
     def add_loose(self, dead: Tensor, samples: int) -> None:
         """Counts units of which one does not know to which sample they belong; channels are at the last axis."""
