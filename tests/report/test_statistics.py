@@ -120,7 +120,7 @@ def test_a_correction_can_take_a_difference_back() -> None:
     family = together([near, clear, near, paired({0: 0.5}, {0: 0.4})])
     assert [one.comparisons for one in family] == [3, 3, 3, 3]
     assert family[1].verdict == "higher"
-    assert family[0].verdict == "higher, not after Holm's correction"
+    assert family[0].verdict == "higher, not after Holm"
     assert family[3].p_holm is None
 
 

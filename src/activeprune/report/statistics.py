@@ -87,7 +87,7 @@ class Paired:
         if not self.direction:
             return "no difference shown"
         word = "higher" if self.direction > 0 else "lower"
-        return word if self.p_holm is None or self.p_holm <= LEVEL else f"{word}, not after Holm's correction"
+        return word if self.p_holm is None or self.p_holm <= LEVEL else f"{word}, not after Holm"
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
