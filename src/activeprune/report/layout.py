@@ -84,7 +84,7 @@ def _marked(piece: Piece) -> str:
 
 def safe(text: str) -> str:
     """Nothing of it is Markdown; underscores inside words never are."""
-    return re.sub(r"([\\|*`<\[]|(?<!\w)_|_(?!\w))", r"\\\1", " ".join(text.split()))
+    return re.sub(r"([\\|*`<\[]|(?<!\w)_|_(?!\w))", r"\\\1", _one_line(text))
 
 
 _TEX = {
@@ -151,7 +151,11 @@ def escaped(text: str) -> str:
     >>> print(escaped("ap_lite: 91 % ± 2"))
     ap\_lite: 91 \% $\pm$ 2
     """
-    return "".join(_TEX.get(sign, sign) for sign in " ".join(text.split()))
+    return "".join(_TEX.get(sign, sign) for sign in _one_line(text))
+
+
+def _one_line(text: str) -> str:
+    return re.sub(r"\s+", " ", text)
 
 
 def csv(*tables: Table) -> str:

@@ -99,7 +99,7 @@ def paired_table(run: Gathered) -> Table | None:
     notes = [
         "differences in percentage points over common seeds; 95 % interval and p of the paired t test",
         f"{counted(tested, 'comparison')} tested: p (Holm) is corrected for that",
-        "p (signs): exact sign-flip test, which asks of the differences only symmetry; never below 2 / 2^n with n seeds",
+        "p (signs): exact sign-flip test, which asks for symmetric differences only; never below 2 / 2^n with n seeds",
     ]
     if "plain_rewind" in run.study.variants:
         notes.append(f"{MINUS} plain_rewind: the fair pairs, with the same start and the same number of epochs")
