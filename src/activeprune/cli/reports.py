@@ -24,7 +24,7 @@ from .studies import Job, print_results, runs_of
 
 
 def report(
-    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders of runs or of grids.")],
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR", help="Folders of runs or of grids.")],
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder of the tables; that of the run by default.")
     ] = None,

@@ -135,7 +135,10 @@ def relative_table(run: Gathered) -> Table | None:
         title=f"{run.title}: improvement over plain in % of its accuracy",
         head=("variant", *(head for cycle, head in heads.items() if cycle)),
         rows=tuple(rows),
-        notes=("in brackets: the paired 95 % interval contains 0, or there is none, so no improvement is claimed",),
+        notes=(
+            "in brackets: the paired 95 % interval contains 0, or there is none, so no improvement is claimed; "
+            "Holm's correction stands beside the paired differences",
+        ),
     )
 
 
