@@ -27,7 +27,7 @@ from ..extras import EXTRA_OF, present
 from ..networks import NETWORKS
 from ..report import paper
 from ..training.fused.compiling import why_no_kernels
-from . import benches, dnr, stores, studies
+from . import benches, dnr, reports, stores, studies
 from .show import AsJson, print_json, print_table
 
 app = typer.Typer(
@@ -38,7 +38,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command(epilog="Example:  activeprune run table1 --set seeds=1 --set data.path=DIR --dry-run")(studies.run)
-app.command(epilog="Example:  activeprune report runs/table1")(studies.report)
+app.command(epilog="Example:  activeprune report runs/table1 runs/table2 --out both")(reports.report)
 app.command(epilog="Example:  activeprune dnr resnet8 --data digits --bound")(dnr.dnr)
 app.add_typer(stores.app, name="store")
 app.add_typer(benches.app, name="bench")

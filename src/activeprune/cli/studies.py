@@ -1,4 +1,4 @@
-"""`activeprune run` and `activeprune report`."""
+"""`activeprune run`, and the table that it prints."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..experiment.findings import Spread, Summary, summaries
 from ..experiment.outlook import Outlook, outlook, unmeasured
 from ..experiment.reading import assignments
 from ..experiment.runs import Run
-from ..experiment.search import WINNER_FILE, Search, opened, started
+from ..experiment.search import WINNER_FILE, Search, started
 from ..extras import need
 from .progress import clock, density, named, observer
 from .show import AsJson, print_json, print_rich, print_table
@@ -70,26 +70,18 @@ def run(
         print_json(found.as_dict()) if as_json else _print_outlook(job, found)
         return 0
     outcome = _gone(job, count, pack, quiet)
-    for single in _runs(job).values():
+    for single in runs_of(job).values():
         if as_csv:
             single.write_csv()
         if tensorboard:
             single.write_tensorboard()
-    _print_results(job, as_json)
+    print_json(job.as_dict()) if as_json else print_results(job)
     failures = [*outcome.failed, *_failures(job)]
     for line in failures if quiet else _failures(job):  # without --quiet the log has told of those of prunings
         print(f"failed: {line}", file=sys.stderr)
     if not quiet:
         print(f"results are in {job.out}: activeprune report {job.out} prints them again", file=sys.stderr)
     return 1 if failures or outcome.blocked else 0
-
-
-def report(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a run or of a grid.")],
-    as_json: AsJson = False,
-) -> None:
-    """Print the table of a run, finished or not."""
-    _print_results(opened(folder), as_json)
 
 
 def _gone(job: Job, processes: int, pack: int | None, quiet: bool) -> Outcome:
@@ -103,7 +95,8 @@ def _gone(job: Job, processes: int, pack: int | None, quiet: bool) -> Outcome:
         watching.close()
 
 
-def _runs(job: Job) -> dict[str, Run]:
+def runs_of(job: Job) -> dict[str, Run]:
+    """The runs of a grid by label, or a single one."""
     return job.runs if isinstance(job, Search) else {"": job}
 
 
@@ -178,11 +171,9 @@ def _counted(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def _print_results(job: Job, as_json: bool) -> None:
-    if as_json:
-        print_json(job.as_dict())
-        return
-    for label, single in _runs(job).items():
+def print_results(job: Job) -> None:
+    """The table of a run, or those of a grid and its winner."""
+    for label, single in runs_of(job).items():
         if label:
             print(label)
         _print_run(single)

@@ -1,0 +1,103 @@
+"""`activeprune report`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..core.errors import InputError
+from ..experiment.runs import Run
+from ..experiment.search import opened
+from ..report.claims import claims
+from ..report.comparisons import comparisons, effort_dict
+from ..report.gathering import Gathered, gathered
+from ..report.layout import Table, plain
+from ..report.tables import accuracy_table, paired_table, section
+from ..report.writing import told_apart, write_tables
+from .show import AsJson, print_json, print_table
+from .studies import Job, print_results, runs_of
+
+
+def report(
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR", help="Folders of runs or of grids.")],
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder of the tables; that of the run by default.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print what runs found, finished or not, and write tables.md, tables.tex and tables.csv."""
+    jobs = [opened(folder) for folder in folders]
+    read = told_apart(run for job in jobs for run in _gathered(job))
+    if as_json:
+        print_json(_told(jobs, read))
+    else:
+        _print(jobs, read)
+    _write(read, out or (jobs[0].out if len(jobs) == 1 else None), asked=out is not None)
+
+
+def _gathered(job: Job) -> Iterator[Gathered]:
+    for label, run in runs_of(job).items():
+        found = gathered(run)
+        yield replace(found, title=f"{job.out.name} {label}") if label else found
+
+
+def _told(jobs: Sequence[Job], read: Sequence[Gathered]) -> dict[str, Any]:
+    """Each job as it tells itself, and what the report adds: of a single one its keys stay where they are."""
+    runs = iter(read)
+    told = []
+    for job in jobs:
+        own = job.as_dict()
+        for one in [own] if isinstance(job, Run) else own["studies"]:
+            one.update(_added(next(runs)))
+        told.append(own)
+    both = {"claims": [claim.as_dict() for claim in claims(read)]}
+    return {**told[0], **both} if len(told) == 1 else {"reports": told, **both}
+
+
+def _added(run: Gathered) -> dict[str, Any]:
+    paper = [dict(record) for record in accuracy_table(run).records if record["paper_table"] is not None]
+    return {
+        "title": run.title,
+        "paired": [one.as_dict() for one in comparisons(run)],
+        "effort": effort_dict(run),
+        "paper": paper,
+    }
+
+
+def _print(jobs: Sequence[Job], read: Sequence[Gathered]) -> None:
+    runs = iter(read)
+    for job in jobs:
+        if len(jobs) > 1:
+            print(f"\n{job.out}")
+        print_results(job)
+        for run in [next(runs) for _ in runs_of(job)]:
+            if (table := paired_table(run)) is not None:
+                _print_table(table)
+            for note in section(run).notes:
+                print(note)
+
+
+def _print_table(table: Table) -> None:
+    print_table([dict(zip(table.head, map(plain, row), strict=True)) for row in table.rows], title=table.title)
+    for note in table.notes:
+        print(f"  {note}")
+
+
+def _write(read: Sequence[Gathered], folder: Path | None, asked: bool) -> None:
+    """A folder that cannot be written matters only to who asked for it: all else has been printed."""
+    if folder is None:
+        print("several runs: --out DIR writes their tables", file=sys.stderr)
+        return
+    try:
+        paths = write_tables(read, folder)
+    except InputError as error:
+        if asked:
+            raise
+        print(f"tables are not written: {error}; --out DIR writes them elsewhere", file=sys.stderr)
+        return
+    print(f"tables are in {', '.join(map(str, paths))}", file=sys.stderr)

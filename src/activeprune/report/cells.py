@@ -1,0 +1,115 @@
+"""One cell of a table: its numbers, its text, and the paper's beside it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from ..experiment.findings import Spread
+from .comparisons import accuracies, density
+from .gathering import Gathered
+from .published import Published
+from .statistics import interval
+from .wording import NONE, mean_std, percent, signed
+
+
+def columns(run: Gathered) -> dict[int, str]:
+    """λ of each cycle as it is, or as it will be but for rounding."""
+    found = {cycle: [density(run, variant, cycle) for variant in run.study.variants] for cycle in run.cycles}
+    known = {cycle: next((one for one in own if one is not None), None) for cycle, own in found.items()}
+    lambdas = {cycle: (1 - run.study.p) ** cycle if one is None else one for cycle, one in known.items()}
+    texts = {cycle: f"λ {percent(one)}" for cycle, one in lambdas.items()}
+    again = Counter(texts.values())
+    return {cycle: text if again[text] == 1 else f"{text} (cycle {cycle})" for cycle, text in texts.items()}
+
+
+def bare(head: str) -> str:
+    """A column's λ without the sign, where the column of a table has it for a head.
+
+    >>> bare("λ 64.0 %")
+    '64.0 %'
+    """
+    return head.removeprefix("λ ")
+
+
+def best_of(run: Gathered, cycle: int) -> float | None:
+    """The highest mean of a column, where there is more than one."""
+    means = {spread(run, variant, cycle).mean for variant in run.study.variants} - {None}
+    return max(mean for mean in means if mean is not None) if len(means) > 1 else None
+
+
+def cell_text(run: Gathered, variant: str, cycle: int) -> str:
+    """Mean and deviation; how many seeds where some are missing, and λ where it is not the column's."""
+    trainings, found = run.of(variant, cycle), spread(run, variant, cycle)
+    failed = sum(one.failure is not None for one in trainings.values())
+    if found.mean is None:
+        return "failed" if failed else "missing"
+    text = mean_std(found)
+    if found.seeds < len(trainings):
+        text += f" ({found.seeds} of {len(trainings)}{f', {failed} failed' if failed else ''})"
+    own, first = density(run, variant, cycle), density(run, run.study.variants[0], cycle)
+    return text if own is None or first is None or own == first else f"{text} at λ {percent(own)}"
+
+
+def spread(run: Gathered, variant: str, cycle: int) -> Spread:
+    """Accuracies over seeds."""
+    return spread_of(accuracies(run, variant, cycle).values())
+
+
+def spread_of(values: Iterable[float]) -> Spread:
+    """Of some values."""
+    return Spread.of(list(values))
+
+
+def record(run: Gathered, variant: str, cycle: int, paper: Published | None) -> dict[str, Any]:
+    """A cell as plain numbers: fractions throughout."""
+    trainings, ours = run.of(variant, cycle), spread(run, variant, cycle)
+    value = None if paper is None else paper.value(variant, cycle)
+    theirs = None if paper is None else paper.spread(variant, cycle)
+    return {
+        "run": run.title,
+        "variant": variant,
+        "cycle": cycle,
+        "density": density(run, variant, cycle),
+        "mean": ours.mean,
+        "std": ours.std,
+        "seeds": ours.seeds,
+        "values": accuracies(run, variant, cycle),
+        "missing": " ".join(str(seed) for seed, one in trainings.items() if one.missing),
+        "failed": " ".join(str(seed) for seed, one in trainings.items() if one.failure is not None),
+        "paper_table": None if paper is None or value is None else paper.name,
+        "paper_density": None if value is None else round(value.printed / 100, 6),
+        "paper_mean": None if value is None else value.mean,
+        "paper_std": None if value is None else value.std,
+        "difference": None if value is None or ours.mean is None else ours.mean - value.mean,
+        "overlap": overlaps(ours, theirs),
+    }
+
+
+def overlaps(ours: Spread, theirs: Spread | None) -> bool | None:
+    """Whether the confidence intervals of two means overlap; None where one is unknown."""
+    here, there = interval(ours), None if theirs is None else interval(theirs)
+    return None if here is None or there is None else here.overlaps(there)
+
+
+def overlap_text(ours: Spread, theirs: Spread) -> str:
+    """The same in words."""
+    found = overlaps(ours, theirs)
+    if found is None:
+        return "one seed: no interval" if ours.seeds == 1 else NONE
+    return "yes" if found else "no"
+
+
+def difference_text(ours: Spread, theirs: Spread | None) -> str:
+    """Ours minus theirs, in percentage points."""
+    if theirs is None or ours.mean is None or theirs.mean is None:
+        return NONE
+    return signed(ours.mean - theirs.mean)
+
+
+def printed(theirs: Spread | None) -> str:
+    """With one digit, as the paper prints it."""
+    if theirs is None or theirs.mean is None:
+        return NONE
+    return f"{100 * theirs.mean:.1f}" + ("" if theirs.std is None else f" ± {100 * theirs.std:.1f}")

@@ -1,0 +1,137 @@
+"""What the paper says in words, and what runs say to it.
+
+A statement holds where the paired 95 % interval lies on the claimed side of 0, fails where it lies on the other side,
+and is "not shown" where it contains 0 or there is none. The size that the paper gives is compared, but decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+from .gathering import Gathered
+from .layout import Table, cell
+from .paper import published
+from .statements import Finding, accuracy, fewer_dead, no_more_trainings, worse_with_high_q
+from .statistics import together
+from .wording import counted
+
+Check = Callable[[Sequence[Gathered]], list[Finding]]
+
+LOWEST = 5.72  # λ in the paper's last column
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim of the paper: where, in which words, and what was found of each of its statements."""
+
+    where: str
+    says: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def status(self) -> str:
+        """Of all statements together."""
+        found = {finding.status for finding in self.findings}
+        if len(found) == 1:
+            return found.pop()
+        return next((status for status in ("fails", "not shown") if status in found), "holds, in part not run")
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        findings = [finding.as_dict() for finding in self.findings]
+        return {"where": self.where, "says": self.says, "status": self.status, "findings": findings}
+
+
+@cache
+def checks() -> Mapping[str, tuple[Check, ...]]:
+    """The statements of each claim, by where the paper makes it."""
+    improved = {
+        "table1": (3, 4),
+        "table2": (3, 4),
+        "table3": (3, 4),
+        "table4": (3, 4),
+        "table5": (2, 3),
+        "table6": (2, 3),
+    }
+    return {
+        "introduction": tuple(accuracy(table, LOWEST, "ap_pro", "plain", *by) for table, by in improved.items()),
+        "section 4, table 3": (
+            accuracy("table3", 13.4, "ap_lite", "plain", 1.2),
+            accuracy("table3", LOWEST, "ap_lite", "plain", 1.6),
+            accuracy("table3", 13.4, "ap_pro", "plain", 4.6),
+            accuracy("table3", LOWEST, "ap_pro", "plain", 3.8),
+        ),
+        "section 4, table 5": (
+            accuracy("table5", LOWEST, "ap_lite", "plain", 1.5),
+            accuracy("table5", LOWEST, "ap_pro", "plain", 2.8),
+        ),
+        "section 4, table 6": (
+            accuracy("table6", LOWEST, "ap_lite", "plain", 1.8),
+            accuracy("table6", LOWEST, "ap_pro", "plain", 3.3),
+        ),
+        "section 5": (
+            accuracy("ablation_resnet20", 51.2, "no_rewind", "ap_lite", -2.4),
+            accuracy("ablation_resnet20", 51.2, "solo", "ap_lite", -2.8),
+        ),
+        "appendix, table 2 full": (
+            accuracy("table2", 8.59, "ap_lite", "plain", _relative(84.5, 86.1)),
+            accuracy("table2", 8.59, "ap_pro", "ap_lite", _relative(86.1, 87.0)),
+        ),
+        "appendix, q sweep": tuple(
+            worse_with_high_q(f"q_sweep_{network}", printed)
+            for network in ("resnet20", "vgg19")
+            for printed in (64.0, 40.9, 26.2)
+        ),
+        "appendix, dynamic DNR": tuple(
+            fewer_dead(f"dynamic_dnr_{network}", printed, of)
+            for network in ("resnet20", "vgg19")
+            for printed in ("80", "20.9")
+            for of in ("unit", "channel")
+        ),
+        "section 4": (no_more_trainings,),
+    }
+
+
+def _relative(before: float, after: float) -> float:
+    return 100 * (after / before - 1)
+
+
+def claims(runs: Sequence[Gathered]) -> list[Claim]:
+    """All claims of the paper; p-values are corrected for all statements that could be tested."""
+    found = {where: [one for check in own for one in check(runs)] for where, own in checks().items()}
+    tests = iter(together([one.paired for own in found.values() for one in own if one.paired is not None]))
+    corrected = {
+        where: tuple(one if one.paired is None else replace(one, paired=next(tests)) for one in own)
+        for where, own in found.items()
+    }
+    return [Claim(said["where"], said["says"], corrected[said["where"]]) for said in published()["claims"]]
+
+
+def claims_table(runs: Sequence[Gathered]) -> Table:
+    """One row a statement; a claim of which nothing was run has one row."""
+    made, rows = claims(runs), []
+    for claim in made:
+        shown = (Finding("all of it"),) if claim.status == "not run" else claim.findings
+        for number, one in enumerate(shown):
+            whose = ("", "") if number else (claim.where, claim.says)
+            says = f"{one.says} ({one.run})" if one.run and len(runs) > 1 else one.says
+            rows.append((*map(cell, (*whose, says)), cell(one.status, bold=True), cell(one.evidence)))
+    tested = sum(one.paired is not None and one.paired.p is not None for claim in made for one in claim.findings)
+    return Table(
+        title="The paper's claims",
+        head=("where", "claim", "statement", "status", "evidence"),
+        rows=tuple(rows),
+        notes=(
+            "holds: the paired 95 % interval lies on the claimed side of 0; fails: on the other side; "
+            "not shown: it contains 0, or there is none; the size that is claimed decides nothing",
+            f"{counted(tested, 'statement')} tested; p after Holm is corrected for that",
+        ),
+        records=tuple(
+            {"where": claim.where, "statement": one.says, "status": one.status, "run": one.run}
+            for claim in made
+            for one in claim.findings
+        ),
+    )

@@ -1,0 +1,176 @@
+"""A table as text pieces and as plain numbers, and how it is written: Markdown, LaTeX, CSV."""
+
+from __future__ import annotations
+
+import csv as csv_format
+import io
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+
+class Piece(NamedTuple):
+    """Some text, bold or not."""
+
+    text: str
+    bold: bool = False
+
+
+Cell = tuple[Piece, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells under a head, each as many as the head has; `records` are the plain numbers behind them."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    notes: tuple[str, ...] = ()
+    records: tuple[Mapping[str, Any], ...] = ()
+
+    def __post_init__(self) -> None:
+        if any(len(row) != len(self.head) for row in self.rows):
+            raise ValueError(f"table {self.title!r}: every row needs {len(self.head)} cells")
+
+
+@dataclass(frozen=True)
+class Section:
+    """Tables under a heading."""
+
+    title: str
+    tables: tuple[Table, ...]
+    notes: tuple[str, ...] = ()
+
+
+def cell(text: str, bold: bool = False) -> Cell:
+    """Of one piece."""
+    return (Piece(text, bold),)
+
+
+def plain(of: Cell) -> str:
+    """The text alone."""
+    return "".join(piece.text for piece in of)
+
+
+def markdown(table: Table) -> str:
+    """A GitHub table under its title, and its notes as a list.
+
+    >>> print(markdown(Table("t", ("a", "b"), ((cell("x"), cell("1", bold=True)),), ("n",))))
+    ### t
+    <BLANKLINE>
+    | a | b |
+    |---|---|
+    | x | **1** |
+    <BLANKLINE>
+    - n
+    <BLANKLINE>
+    """
+    lines = [_line(map(safe, table.head)), "|" + "---|" * len(table.head)]
+    lines += [_line("".join(map(_marked, of)) for of in row) for row in table.rows]
+    notes = [f"- {safe(note)}" for note in table.notes]
+    blocks = [f"### {safe(table.title)}", "\n".join(lines), *(["\n".join(notes)] if notes else [])]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _line(texts: Iterable[str]) -> str:
+    return "| " + " | ".join(texts) + " |"
+
+
+def _marked(piece: Piece) -> str:
+    return f"**{safe(piece.text)}**" if piece.bold and piece.text else safe(piece.text)
+
+
+def safe(text: str) -> str:
+    """Nothing of it is Markdown; underscores inside words never are."""
+    return re.sub(r"([\\|*`<\[]|(?<!\w)_|_(?!\w))", r"\\\1", _one_line(text))
+
+
+_TEX = {
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\textquotedbl{}",
+    "λ": r"$\lambda$", "θ": r"$\theta$", "±": r"$\pm$", "−": "$-$", "×": r"$\times$", "…": r"\ldots{}",
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+}  # fmt: skip
+
+
+def latex(table: Table) -> str:
+    r"""A booktabs table with caption and notes.
+
+    >>> print(latex(Table("t", ("λ", "b"), ((cell("50 %"), cell("1", bold=True)),))))
+    \begin{table}[htbp]
+    \centering
+    \caption{t}
+    \begin{tabular}{ll}
+    \toprule
+    $\lambda$ & b \\
+    \midrule
+    50 \% & \textbf{1} \\
+    \bottomrule
+    \end{tabular}
+    \end{table}
+    <BLANKLINE>
+    """
+    rows = [" & ".join("".join(map(_set, of)) for of in row) + r" \\" for row in table.rows]
+    lines = [
+        r"\begin{table}[htbp]",
+        r"\centering",
+        f"\\caption{{{escaped(table.title)}}}",
+        f"\\begin{{tabular}}{{{''.join(map(_column, zip(*_texts(table), strict=True)))}}}",
+        r"\toprule",
+        " & ".join(map(escaped, table.head)) + r" \\",
+        r"\midrule",
+        *rows,
+        r"\bottomrule",
+        r"\end{tabular}",
+        *(f"\\par\\footnotesize {escaped(note)}" for note in table.notes),
+        r"\end{table}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+LONGEST = 40  # characters that a column may have before its lines are broken
+
+
+def _texts(table: Table) -> list[tuple[str, ...]]:
+    return [table.head, *(tuple(map(plain, row)) for row in table.rows)]
+
+
+def _column(texts: Iterable[str]) -> str:
+    return "l" if max(map(len, texts)) <= LONGEST else r"p{0.25\linewidth}"
+
+
+def _set(piece: Piece) -> str:
+    return f"\\textbf{{{escaped(piece.text)}}}" if piece.bold and piece.text else escaped(piece.text)
+
+
+def escaped(text: str) -> str:
+    r"""Text that LaTeX prints as it is.
+
+    >>> print(escaped("ap_lite: 91 % ± 2"))
+    ap\_lite: 91 \% $\pm$ 2
+    """
+    return "".join(_TEX.get(sign, sign) for sign in _one_line(text))
+
+
+def _one_line(text: str) -> str:
+    return re.sub(r"\s+", " ", text)
+
+
+def csv(*tables: Table) -> str:
+    """The records of tables that have the same columns, numbers as they are, nothing where one is missing."""
+    records = [record for table in tables for record in table.records]
+    columns = list(dict.fromkeys(name for record in records for name in record))
+    text = io.StringIO()
+    writer = csv_format.DictWriter(text, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({name: _written(value) for name, value in record.items()} for record in records)
+    return text.getvalue()
+
+
+def _written(value: Any) -> Any:
+    """Values by seed as "0=0.91 1=0.92", and yes or no for what is true or false."""
+    if isinstance(value, Mapping):
+        return " ".join(f"{key}={one!r}" for key, one in value.items())
+    return ("no", "yes")[value] if isinstance(value, bool) else value

@@ -1,0 +1,173 @@
+"""Statements that can be tested: in an experiment of the paper one thing is higher than another, seed by seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any, Literal
+
+from .comparisons import accuracies
+from .gathering import Gathered
+from .paper import published
+from .published import SHARE, cycle_of, differences, experiment_of
+from .statistics import Interval, Paired, paired
+from .wording import NONE, counted, probability, signed, span
+
+Status = Literal["holds", "fails", "not shown", "not run"]
+Values = dict[int, float]  # by seed
+USUAL_Q, HIGH_Q = 0.02, 0.05  # the paper's, and the highest of its sweeps
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A statement and the numbers that it rests on: `paired` differences from a mean of `base`, or a `count`.
+
+    `claimed` is the relative change that the paper gives, `other` are settings in which the run is not the paper's.
+    """
+
+    says: str
+    status: Status = "not run"
+    run: str = ""
+    paired: Paired | None = None
+    base: float | None = None
+    claimed: Interval | None = None
+    count: str = ""
+    other: tuple[str, ...] = ()
+
+    @property
+    def evidence(self) -> str:
+        """In words and numbers, with the test that was used."""
+        if self.paired is None:
+            return self.count or NONE
+        found = self.paired
+        parts = [f"{signed(found.mean)} points over {counted(found.seeds, 'seed')}"]
+        if found.interval is None:
+            parts.append(found.verdict)
+        else:
+            parts.append(f"95 % interval {span(found.interval)}")
+            parts.append(f"paired t test: p {probability(found.p)}, {probability(found.p_holm)} after Holm")
+        parts += self._size()
+        return "; ".join([*parts, *(["not the paper's settings"] if self.other else [])])
+
+    def _size(self) -> list[str]:
+        """Beside the paper's."""
+        if self.paired is None or self.paired.mean is None or self.claimed is None or not self.base:
+            return []
+        low, high = (f"{signed(end, 1)} %" for end in self.claimed)
+        text = (
+            f"relative {signed(self.paired.mean / self.base, 1)} %, claimed {low}{'' if low == high else f' to {high}'}"
+        )
+        if self.paired.interval is None:
+            return [text]
+        points = Interval(self.claimed.low * self.base, self.claimed.high * self.base)
+        return [f"{text}, {'within' if self.paired.interval.overlaps(points) else 'outside'} the interval"]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        told = {"says": self.says, "status": self.status, "run": self.run, "evidence": self.evidence}
+        return {**told, "paired": None if self.paired is None else self.paired.as_dict(), "other": list(self.other)}
+
+
+@dataclass(frozen=True)
+class Statement:
+    """The first of two is higher than the second, or lower if `claimed` is below 0, in runs of a table's experiment."""
+
+    says: str
+    table: str
+    claimed: Interval
+    pairs: Callable[[Sequence[Gathered]], Iterable[tuple[Gathered, Values, Values]]]
+
+    def __call__(self, runs: Sequence[Gathered]) -> list[Finding]:
+        """One finding for each run that has something to say, or one that says that there is none."""
+        of = published()[self.table]
+        experiment = of["network"], of["dataset"], of.get("method") or next(iter(of["rows"]))
+        own = [run for run in runs if experiment_of(run.study) == experiment and run.study.p == SHARE]
+        found = [self._finding(*pair) for pair in self.pairs(own) if pair[1].keys() & pair[2].keys()]
+        return found or [Finding(self.says)]
+
+    def _finding(self, run: Gathered, first: Values, second: Values) -> Finding:
+        found = paired(first, second)
+        direction = found.direction * (1 if self.claimed.low > 0 else -1)
+        status: Status = "holds" if direction > 0 else "fails" if direction < 0 else "not shown"
+        return Finding(
+            says=self.says,
+            status=status,
+            run=run.title,
+            paired=found,
+            base=fmean(second[seed] for seed in found.values),
+            claimed=self.claimed,
+            other=differences(run.study, published()[self.table].get("training_of", self.table)),
+        )
+
+
+def accuracy(
+    table: str, printed: float, variant: str, against: str, low: float, high: float | None = None
+) -> Statement:
+    """A variant is better or worse than another at a printed λ, by low to high per cent of the other's accuracy."""
+    cycle = cycle_of(printed)
+    return Statement(
+        says=f"{_experiment(table)}: {variant} against {against} at λ {printed:g} %",
+        table=table,
+        claimed=Interval(low / 100, (low if high is None else high) / 100),
+        pairs=lambda runs: [
+            (run, accuracies(run, variant, cycle), accuracies(run, against, cycle)) for run in runs if _usual(run)
+        ],
+    )
+
+
+def worse_with_high_q(table: str, printed: float) -> Statement:
+    """ap_lite is worse with q = 5 % than with 2 % at a printed λ, in two runs that differ in nothing else."""
+    cycle = cycle_of(printed)
+    means = {one["q"] / 100: one["mean"] for one in published()[table]["rows"][f"lambda_{printed}"]}
+    change = means[HIGH_Q] / means[USUAL_Q] - 1
+    return Statement(
+        says=f"{_experiment(table)}: ap_lite with q = 5 % against q = 2 % at λ {printed:g} %",
+        table=table,
+        claimed=Interval(change, change),
+        pairs=lambda runs: [
+            (high, accuracies(high, "ap_lite", cycle), accuracies(low, "ap_lite", cycle))
+            for low in runs
+            for high in runs
+            if low.study.q == USUAL_Q and high.study == low.study.model_copy(update={"q": HIGH_Q})
+        ],
+    )
+
+
+def fewer_dead(table: str, printed: str, of: Literal["unit", "channel"]) -> Statement:
+    """ap_lite has a lower dynamic dead-neuron rate than plain at a printed λ, counted by unit or by channel."""
+    cycle, rows = cycle_of(float(printed)), published()[table]["rows"]
+    change = rows["ap_lite_q2"][printed] / next(iter(rows.values()))[printed] - 1
+    return Statement(
+        says=f"{_experiment(table)}: dynamic rate by {of} of ap_lite against plain at λ {printed} %",
+        table=table,
+        claimed=Interval(change, change),
+        pairs=lambda runs: [
+            (run, _dynamic(run, "ap_lite", cycle, of), _dynamic(run, "plain", cycle, of)) for run in runs if _usual(run)
+        ],
+    )
+
+
+def no_more_trainings(runs: Sequence[Gathered]) -> list[Finding]:
+    """ap_lite needs no more trainings than plain: counted in the plan, with nothing to test."""
+    says, found = "ap_lite needs no more trainings than plain", []
+    for run in runs:
+        if {"plain", "ap_lite"} <= run.effort.keys():
+            lite, plain = (run.effort[variant].trainings for variant in ("ap_lite", "plain"))
+            status: Status = "holds" if lite <= plain else "fails"
+            found.append(Finding(says, status, run.title, count=f"counted: {lite} trainings against {plain}"))
+    return found or [Finding(says)]
+
+
+def _experiment(table: str) -> str:
+    of = published()[table]
+    return f"{of['network']}, {of.get('method') or next(iter(of['rows']))}"
+
+
+def _usual(run: Gathered) -> bool:
+    return run.study.q == USUAL_Q
+
+
+def _dynamic(run: Gathered, variant: str, cycle: int, of: str) -> Values:
+    trainings = run.of(variant, cycle).items()
+    return {seed: one.after[of]["dynamic"] for seed, one in trainings if one.after is not None}

@@ -1,0 +1,44 @@
+"""Runs as they would be gathered, with accuracies that a test chooses."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from activeprune.experiment.reading import read_study
+from activeprune.report.gathering import Effort, Gathered, Training
+
+Values = Mapping[tuple[str, int], Sequence[float | str | None]]  # of a variant and cycle, by seed; in per cent
+
+FAILURE = {"loss": "nan", "step": 7, "epoch": 1, "lr": 0.03}
+
+
+def made(
+    name: str, values: Values, title: str | None = None, dynamic: Values | None = None, **changes: Any
+) -> Gathered:
+    """A run of a study: what `values` does not name is missing, "failed" is a training that failed."""
+    study = read_study(name, {"seeds": 3, **changes})
+    trainings = [
+        _training(variant, cycle, seed, values, dynamic or {}, study.p)
+        for variant in study.variants
+        for cycle in (0, *study.reported)
+        for seed in study.seeds
+    ]
+    effort = {variant: Effort(10 + number, 5, 120.0) for number, variant in enumerate(study.variants)}
+    return Gathered(title or name, study, tuple(trainings), effort, Effort(30, 12, 7200.0), ("a CPU",))
+
+
+def _training(variant: str, cycle: int, seed: int, values: Values, dynamic: Values, p: float) -> Training:
+    known = {"variant": variant, "cycle": cycle, "seed": seed, "key": f"{variant}{cycle}{seed}"}
+    found = _at(values, variant, cycle, seed)
+    if found is None:
+        return Training(**known)
+    if isinstance(found, str):
+        return Training(**known, density=(1 - p) ** cycle, failure=FAILURE)
+    rate = _at(dynamic, variant, cycle, seed)
+    kind = {"static": 0.0, "dynamic": 0.0 if rate is None else rate / 100}
+    after = None if rate is None else {"unit": kind, "channel": {**kind, "dynamic": kind["dynamic"] / 10}}
+    return Training(**known, density=(1 - p) ** cycle, accuracy=found / 100, after=after)
+
+
+def _at(values: Values, variant: str, cycle: int, seed: int) -> Any:
+    own = values.get((variant, cycle), ())
+    return own[seed] if seed < len(own) else None
