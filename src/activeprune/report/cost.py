@@ -131,6 +131,11 @@ class _Uses(TorchFunctionMode):
     ) -> Any:
         result = function(*args, **(kwargs or {}))
         if (axis := CHANNEL_AXIS.get(function)) is not None:
-            weight: Tensor = args[1] if len(args) > 1 else (kwargs or {})["weight"]
-            self.uses[id(weight)] = self.uses.get(id(weight), 0) + result.numel() // result.shape[axis]
+            self._add(args[1] if len(args) > 1 else (kwargs or {})["weight"], result.numel() // result.shape[axis])
+        elif function is F.multi_head_attention_forward and args[0] is args[1] is args[2]:  # of a sequence to itself
+            for weight in (args[5], args[11]):  # of the projections in and out
+                self._add(weight, args[0].numel() // args[0].shape[-1])
         return result
+
+    def _add(self, weight: Tensor, uses: int) -> None:
+        self.uses[id(weight)] = self.uses.get(id(weight), 0) + uses

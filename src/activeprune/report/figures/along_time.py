@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from ..gathering import Gathered
 from .along_density import remarks
 from .series import Point, Track, along_time, by_epoch, dead_in_training, density_of, some_of
-from .style import DOUBLE, SINGLE, VARIANTS, above, draw, log_ticks, note, per_cent, shades, sheet, styled
+from .style import DOUBLE, SHORT_ENTRY, SINGLE, VARIANTS, above, draw, log_ticks, note, per_cent, shades, sheet, styled
 
 START = 0.1  # of a training: what rises steeply there would leave no room for the rest
 FROM_BELOW = ("validation accuracy (%)",)
@@ -64,7 +64,7 @@ def _panels(gathered: Gathered, rows: Mapping[str, tuple[Track, float]]) -> Figu
     for row, (name, (_, unit)) in enumerate(rows.items()):
         if name in FROM_BELOW:
             panels[row * len(variants)].set_ylim(bottom=unit * _settled(found[name]))
-    above(figure, [Line2D([], [], **looks[cycle], label=_label(gathered, cycle)) for cycle in cycles])
+    above(figure, [Line2D([], [], **looks[cycle], label=_label(gathered, cycle)) for cycle in cycles], SHORT_ENTRY)
     note(figure, remarks(gathered))
     return figure
 

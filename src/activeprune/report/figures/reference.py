@@ -47,7 +47,7 @@ def _tables(study: Study) -> Iterator[tuple[str, dict[str, Any]]]:
             network, resolution = PRINTED.get(table["network"], (table["network"], study.training.resolution))
             wanted = (network, resolution, table["dataset"])
             if wanted == (study.training.network.name, study.training.resolution, DATA.get(data, data)):
-                yield name.replace("table", "table ").replace("_", " "), table
+                yield name.replace("table", "table ").partition("_")[0], table
 
 
 def _rows(table: dict[str, Any], study: Study) -> dict[str, Any]:

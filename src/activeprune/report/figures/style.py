@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from textwrap import wrap
 from threading import RLock
 from typing import Any
 
@@ -26,7 +27,8 @@ SMALL, NORMAL = 6.5, 7.5  # points
 GREY, FAINT = "#555555", "#dddddd"
 BAND, EDGE = 0.13, 0.45  # opacity
 LABEL_EVERY = 0.2  # inches between the middles of two labels of an axis
-LEGEND_ENTRY = 1.15  # inches
+LEGEND_ENTRY, SHORT_ENTRY = 1.15, 0.95  # inches
+CHARACTERS = 20  # of small type, in an inch
 SHADES = "cividis"  # dark to light, in order for every kind of sight
 
 DASHES: tuple[Any, ...] = ("-", (0, (6, 1.5)), (0, (4, 1, 1, 1)), (0, (2.5, 1)), (0, (1, 1)))
@@ -97,11 +99,14 @@ def sheet(width: float, height: float, rows: int = 1, columns: int = 1, **option
 
 
 def density_axis(axes: Axes, densities: Sequence[float], inches: float, name: bool = True) -> None:
-    """λ along x on a log scale from dense to sparse, in per cent; `inches` is about how wide the axes are."""
+    """λ along x on a log scale from dense to sparse, in per cent; `inches` is about how wide the axes are.
+
+    To be called when all is drawn: what stands beside the last density is still within the limits.
+    """
     most, least = max(densities), min(densities)
     margin = max((most / least) ** 0.03, 1.02)
     axes.set_xscale("log")
-    axes.set_xlim(most * margin, least / margin)
+    axes.set_xlim(most * margin, min(least, axes.dataLim.x0) / margin)
     axes.xaxis.set_major_locator(FixedLocator([*densities]))
     labelled = _apart(densities, inches)
     axes.xaxis.set_major_formatter(FixedFormatter([per_cent(d) if d in labelled else "" for d in densities]))
@@ -177,13 +182,11 @@ def legend(figure: Figure, variants: Iterable[str], published: str = "") -> None
     above(figure, handles)
 
 
-def above(figure: Figure, handles: Sequence[Line2D], title: str | None = None) -> None:
+def above(figure: Figure, handles: Sequence[Line2D], entry: float = LEGEND_ENTRY) -> None:
     """A legend over the axes, in as many rows as its width needs."""
-    columns = min(len(handles), int(figure.get_figwidth() / LEGEND_ENTRY))
+    columns = min(len(handles), int(figure.get_figwidth() / entry))
     figure.legend(
         handles=handles,
-        title=title,
-        title_fontsize=SMALL,
         loc="outside upper center",
         ncols=columns,
         handlelength=2.6,
@@ -193,7 +196,8 @@ def above(figure: Figure, handles: Sequence[Line2D], title: str | None = None) -
 
 def note(figure: Figure, text: str) -> None:
     """What a reader must know, in small type under the axes."""
-    figure.supxlabel(text, fontsize=SMALL - 0.5, color=GREY, x=0.01, ha="left")
+    lines = wrap(text, int(CHARACTERS * figure.get_figwidth()))
+    figure.supxlabel("\n".join(lines), fontsize=SMALL - 0.5, color=GREY, x=0.01, ha="left")
 
 
 def shades(count: int) -> list[dict[str, Any]]:
