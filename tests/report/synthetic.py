@@ -18,7 +18,15 @@ WEIGHTS = (
     "fc.weight",
 )
 RELUS = ("relu", *(f"blocks.{b}:relu{c}" for b in range(9) for c in ("", "#2")))
-BETTER = {"plain": 0.0, "plain_rewind": 0.002, "ap_lite": 0.006, "ap_pro": 0.014, "solo": -0.02, "no_rewind": -0.01}
+BETTER = {
+    "plain": 0.0,
+    "plain_rewind": 0.002,
+    "ap_lite": 0.006,
+    "ap_pro": 0.014,
+    "ap_lite_literal": 0.008,
+    "solo": -0.02,
+    "no_rewind": -0.01,
+}
 
 
 def accuracy(variant: str, cycle: int, seed: int) -> float:

@@ -30,10 +30,23 @@ from activeprune.report.gathering import Gathered, Training, gathered
 from . import synthetic
 
 FULL = synthetic.run("table1")
+
+
+def extreme(training: Training) -> Training:
+    """A layer that is pruned away, and losses that are 0 or no number."""
+    losses = {0: 0.0, 1: float("nan")}
+    epochs = tuple({**e, "train_loss": losses.get(training.seed, e["train_loss"])} for e in training.epochs)
+    return replace(training, epochs=epochs, layers={**training.layers, "fc.weight": 0.0} if training.cycle else {})
+
+
 STATES: dict[str, Gathered] = {
     "full": FULL,
     "all-13-cycles": synthetic.run("figure1"),
     "five-variants": synthetic.run("ablation-resnet20"),
+    "all-variants": synthetic.run(
+        "table1", seeds=2, variants=get_args(Variant), cycles=25, report_cycles=[*range(1, 26)]
+    ),
+    "extreme": synthetic.run("table1", lambda t: extreme(t)),
     "one-seed": synthetic.run("table1", seeds=1),
     "not-measured": synthetic.run("table1", lambda t: replace(t, before=None, after=None, looks=())),
     "half-finished": synthetic.run("table1", lambda t: synthetic.undone(t) if t.seed > 1 or t.cycle > 5 else t),
@@ -92,6 +105,8 @@ def assert_readable(figure: Figure) -> None:
             (t.get_window_extent() for t in labels if low <= t.get_position()[0] <= high), key=lambda box: box.x0
         )
         assert all(left.x1 <= right.x0 for left, right in pairwise(boxes))
+    titles = sorted((axes.title.get_window_extent() for axes in figure.axes), key=lambda box: (-box.y0, box.x0))
+    assert all(left.x1 <= right.x0 for left, right in pairwise(titles) if abs(left.y0 - right.y0) < 1 and right.width)
     for legend in figure.legends:
         box = legend.get_window_extent()
         assert not any(box.overlaps(axes.get_window_extent()) for axes in figure.axes)

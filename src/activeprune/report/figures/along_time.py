@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from ..gathering import Gathered
 from .along_density import remarks
 from .series import Point, Track, along_time, by_epoch, dead_in_training, density_of, some_of
-from .style import DOUBLE, SHORT_ENTRY, SINGLE, VARIANTS, above, draw, log_ticks, note, per_cent, shades, sheet, styled
+from .style import DOUBLE, SHORT_ENTRY, SINGLE, above, draw, log_ticks, note, per_cent, shades, sheet, styled, title
 
 START = 0.1  # of a training: what rises steeply there would leave no room for the rest
 FROM_BELOW = ("validation accuracy (%)",)
@@ -56,7 +56,7 @@ def _panels(gathered: Gathered, rows: Mapping[str, tuple[Track, float]]) -> Figu
             axes.set_yscale("log")
             log_ticks(axes.yaxis)
         if row == 0:
-            axes.set_title(VARIANTS[variant].label)
+            title(axes, variant, len(variants))
         if row == len(rows) - 1:
             axes.set_xlabel("epoch")
         if column == 0:

@@ -12,10 +12,12 @@ from matplotlib.figure import Figure
 
 from ..gathering import Gathered, Training
 from .series import by_layer, density_of, over_seeds
-from .style import DOUBLE, FAINT, LABEL_EVERY, SINGLE, SMALL, VARIANTS, log_ticks, note, per_cent, sheet, styled
+from .style import CROWDED, DOUBLE, FAINT, SINGLE, SMALL, log_ticks, note, per_cent, sheet, styled, title
 
 TALLEST, HIGHEST_CELL, LINE = 6.6, 0.12, 0.095  # inches: all maps together, a cell, a line of small type
-LABELS, BAR = 1.1, 0.6  # inches: the names of layers, and the scale of colours
+CHARACTER, BAR = 0.055, 0.6  # inches: of a layer's name, and the scale of colours
+THIN, CELL_WITH_LINES = 0.25, 0.07  # points: lines between cells; inches: smaller cells have none
+COLUMN_EVERY = 0.25  # inches between the middles of two labels
 GAP, MARGIN = 0.12, 0.85  # inches: between two maps, and around all
 DENSITY, DYNAMIC, STATIC = "density (%)", "dynamic DNR (%)", "static DNR (%)"
 SCALES = {DENSITY: "cividis", DYNAMIC: "cividis_r", STATIC: "cividis_r"}  # dark is where most is lost
@@ -36,18 +38,21 @@ def layers(gathered: Gathered) -> Figure | None:
     heights = [len(of) for of in names.values()]
     cell = min(TALLEST / sum(heights), HIGHEST_CELL)
     width = DOUBLE if len(variants) > 1 else SINGLE
+    longest = max(len(name) for of in names.values() for name in of)
+    panel = (width - BAR - CHARACTER * longest) / len(variants) - GAP
+    line = THIN if min(panel / len(cycles), cell) > CELL_WITH_LINES else 0.0
     size = (width, cell * sum(heights) + GAP * len(found) + MARGIN)
     figure, panels = sheet(*size, len(found), len(variants), sharex="col", sharey="row", height_ratios=heights)
     for row, (name, cells) in enumerate(found.items()):
         of_row = panels[row * len(variants) : (row + 1) * len(variants)]
         for variant, axes in zip(variants, of_row, strict=True):
-            _map(axes, cells.get(variant, {}), names[name], cycles, _norm(name, cells), SCALES[name])
+            _map(axes, cells.get(variant, {}), names[name], cycles, _norm(name, cells), SCALES[name], line)
         _rows(of_row[0], names[name], cell)
         _bar(figure, of_row, name)
     for variant, top, bottom in zip(variants, panels, panels[-len(variants) :], strict=False):
-        top.set_title(VARIANTS[variant].label)
-        _columns(bottom, gathered, variant, cycles, (width - LABELS - BAR) / len(variants))
-        bottom.set_xlabel("density λ (%)")
+        title(top, variant, len(variants))
+        _columns(bottom, gathered, variant, cycles, panel)
+        bottom.set_xlabel("density λ (%)" if len(variants) <= CROWDED else "λ (%)")
     none_static = "" if STATIC in found or DYNAMIC not in found else "; no neuron is statically dead"
     note(figure, over_seeds(gathered) + none_static)
     return figure
@@ -102,9 +107,12 @@ def _map(
     cycles: list[int],
     norm: Normalize,
     colours: str,
+    line: float,
 ) -> None:
     values = np.array([[100 * by.get(cycle, {}).get(name, np.nan) for cycle in cycles] for name in layers])
-    axes.pcolormesh(np.ma.masked_invalid(values), cmap=colours, norm=norm, edgecolors="white", linewidth=0.25)
+    axes.pcolormesh(
+        np.ma.masked_invalid(values), cmap=colours, norm=norm, edgecolors="white" if line else "face", linewidth=line
+    )
     axes.grid(False)
     axes.set_facecolor(FAINT)
     axes.set_ylim(len(layers), 0)
@@ -113,7 +121,7 @@ def _map(
 
 
 def _columns(axes: Axes, gathered: Gathered, variant: str, cycles: list[int], inches: float) -> None:
-    every = ceil(LABEL_EVERY * len(cycles) / inches)
+    every = ceil(COLUMN_EVERY * len(cycles) / inches)
     marked = [place for place in range(len(cycles)) if (len(cycles) - 1 - place) % every == 0]
     known = [density_of(gathered, variant, cycles[place]) for place in marked]
     axes.set_xticks([place + 0.5 for place in marked], ["" if d is None else per_cent(d) for d in known])

@@ -108,7 +108,7 @@ def some_of(cycles: Sequence[int], most: int) -> list[int]:
     """At most so many, evenly spread, the first and the last among them.
 
     >>> some_of(range(14), 5)
-    [0, 3, 6, 10, 13]
+    [0, 3, 7, 10, 13]
     """
     if len(cycles) <= most:
         return [*cycles]

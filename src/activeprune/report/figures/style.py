@@ -28,6 +28,7 @@ GREY, FAINT = "#555555", "#dddddd"
 BAND, EDGE = 0.13, 0.45  # opacity
 LABEL_EVERY = 0.2  # inches between the middles of two labels of an axis
 LEGEND_ENTRY, SHORT_ENTRY = 1.15, 0.95  # inches
+CROWDED = 4  # columns of panels
 CHARACTERS = 20  # of small type, in an inch
 SHADES = "cividis"  # dark to light, in order for every kind of sight
 
@@ -192,6 +193,11 @@ def above(figure: Figure, handles: Sequence[Line2D], entry: float = LEGEND_ENTRY
         handlelength=2.6,
         columnspacing=1.4,
     )
+
+
+def title(axes: Axes, variant: str, columns: int) -> None:
+    """The variant that a column of panels belongs to, in two lines where there are many columns."""
+    axes.set_title(VARIANTS[variant].label.replace(", ", ",\n" if columns > CROWDED else ", "))
 
 
 def note(figure: Figure, text: str) -> None:
