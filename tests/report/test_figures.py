@@ -93,6 +93,7 @@ def test_every_state_of_a_run_gives_a_figure_or_none(name: str, state: str) -> N
 
 def assert_readable(figure: Figure) -> None:
     """All that is drawn is on the paper, and no two labels of an axis lie on one another."""
+    rendered(figure, "png")
     with styled():
         figure.canvas.draw()
     box, (width, height) = figure.get_tightbbox(), figure.get_size_inches()
@@ -243,6 +244,14 @@ def test_files_are_the_same_every_time_in_any_thread_and_under_any_settings(tmp_
     assert first[0].read_bytes() == third
     for one, two in zip(first, second, strict=True):
         assert one.read_bytes() == two.read_bytes(), one.name
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_file_does_not_depend_on_what_was_made_of_the_figure_before(name: str) -> None:
+    figure = figure_of(name)
+    first = rendered(figure, "svg")
+    assert rendered(figure, "svg") == first
+    assert rendered(figure, "png") == rendered(figure_of(name), "png")
 
 
 def test_formats_are_what_they_say() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from ...core.registry import summary_of
 from ..gathering import Gathered
@@ -51,9 +52,18 @@ def drawn(gathered: Gathered) -> Iterator[tuple[str, Figure]]:
 @styled()
 def rendered(figure: Figure, form: Format) -> bytes:
     """A figure as a file: the same bytes for the same figure."""
+    _laid_out(figure)
     content = BytesIO()
     figure.savefig(content, format=form, dpi=DPI, metadata=NO_DATE[form])
     return content.getvalue()
+
+
+def _laid_out(figure: Figure) -> None:
+    """Settles where everything stands, once: every drawing would move it a little, and each format by itself."""
+    if isinstance(figure.get_layout_engine(), ConstrainedLayoutEngine):
+        for _ in range(2):  # what the first finds out about the size of labels, the second uses
+            figure.draw_without_rendering()
+        figure.set_layout_engine("none")
 
 
 def write_figures(gathered: Gathered, folder: Path) -> list[Path]:
