@@ -42,7 +42,7 @@ MAY_IMPORT = {  # each room, and the rooms of this package that it may look into
     "data": {"core", "extras"},
     "training": {"core", "networks", "data", "neurons", "machine"},
     "experiment": {"", "core", "extras", "networks", "data", "neurons", "training", "machine"},
-    "report": {"experiment"},
+    "report": {"core", "networks", "experiment"},
     "bench": {"core", "data", "networks", "neurons", "training"},
     "__init__": {"", "core", "networks", "neurons", "experiment"},
     "cli": {

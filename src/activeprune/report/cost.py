@@ -1,0 +1,141 @@
+"""What a pruned network costs: alive weights, their bytes, and multiply-adds for one image."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from ..core.prunable import standard_names
+from ..experiment.study import Study
+from ..networks import build, find
+
+BYTES_OF_A_WEIGHT = 4  # float32
+IMAGENET_CLASSES = 1000
+CHANNEL_AXIS: dict[Any, int] = {F.linear: -1, F.conv1d: 1, F.conv2d: 1, F.conv3d: 1}  # of what comes out
+IMAGES = {"digits": ((1, 8, 8), 10), "cifar10": ((3, 32, 32), 10), "cifar100": ((3, 32, 32), 100)}  # shape, classes
+
+Shape = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A convolution or linear layer: its weights, and how often each is used for one image."""
+
+    weights: int
+    uses: int
+
+    @property
+    def multiply_adds(self) -> int:
+        """For one image, with all weights alive."""
+        return self.weights * self.uses
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of convolutions and linear layers; norm layers, biases and products of activations are not counted."""
+
+    weights: float  # alive
+    multiply_adds: float  # with them, for one image
+
+    @property
+    def bytes(self) -> float:
+        """Of the alive weights in float32, without what an index of their places would take."""
+        return BYTES_OF_A_WEIGHT * self.weights
+
+
+def cost(layers: Mapping[str, Layer], densities: Mapping[str, float]) -> Cost:
+    """Of a network whose layers have such densities; one that is not named is dense.
+
+    >>> cost({"conv.weight": Layer(100, 64), "fc.weight": Layer(50, 1)}, {"conv.weight": 0.25})
+    Cost(weights=75.0, multiply_adds=1650.0)
+    """
+    shares = {name: densities.get(name, 1.0) for name in layers}
+    return Cost(
+        weights=sum(layer.weights * shares[name] for name, layer in layers.items()),
+        multiply_adds=sum(layer.multiply_adds * shares[name] for name, layer in layers.items()),
+    )
+
+
+def layers_of(model: nn.Module, shape: Shape) -> dict[str, Layer]:
+    """Convolutions and linear layers by the names of their weights, for images of shape [channels, height, width].
+
+    The model must be on the meta device: nothing is computed. A weight that no function with a rule uses has no uses.
+
+    >>> with torch.device("meta"):
+    ...     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.Flatten(), nn.Linear(8 * 4 * 4, 10))
+    >>> layers_of(model, (3, 6, 6))
+    {'0.weight': Layer(weights=216, uses=16), '2.weight': Layer(weights=1280, uses=1)}
+    """
+    with _Uses() as seen:  # with gradients: without them attention takes a short cut that hides its weights
+        model.eval()(torch.empty(1, *shape, device="meta"))
+    weights = {name: weight for name, weight in model.named_parameters() if name in set(standard_names(model))}
+    return {name: Layer(weight.numel(), seen.uses.get(id(weight), 0)) for name, weight in weights.items()}
+
+
+def layers_of_study(study: Study) -> dict[str, Layer] | None:
+    """Of a study's network on its images; None where the images or the network are not at hand, or not understood."""
+    try:
+        shape, classes = _images(study)
+        layers = layers_of(_network(study, shape, classes), shape)
+    except Exception:  # a network or a loader of somebody else's may raise anything: then there is no cost to show
+        return None
+    return layers if layers and all(layer.uses for layer in layers.values()) else None
+
+
+def _images(study: Study) -> tuple[Shape, int]:
+    """Shape and number of classes; data that everybody knows need not be there, and no image is looked at."""
+    data, resolution = study.training.data, study.training.resolution
+    if data.name == "imagefolder":
+        shape, classes = (3, 224, 224), _folders(data.path) or IMAGENET_CLASSES
+    elif data.name in IMAGES:
+        shape, classes = IMAGES[data.name]
+    else:
+        dataset = study.training.dataset()
+        channels, height, width = dataset.train.shape  # type: ignore[union-attr]  # files of unequal size have none
+        shape, classes = (channels, height, width), len(dataset.classes)
+    return (shape if resolution is None else (shape[0], resolution, resolution)), classes
+
+
+def _folders(path: Any) -> int:
+    train = Path(path or "") / "train"
+    return sum(entry.is_dir() for entry in train.iterdir()) if path is not None and train.is_dir() else 0
+
+
+def _network(study: Study, shape: Shape, classes: int) -> nn.Module:
+    """On the meta device, without pretrained weights."""
+    network = study.training.network
+    options = {name: value for name, value in network.options if name != "pretrained"}
+    given = {"in_channels": shape[0], "resolution": study.training.resolution}
+    offered = find(network.name).options
+    options |= {n: v for n, v in given.items() if n in offered and n not in options and v is not None}
+    with torch.device("meta"):
+        return build(network.name, classes, **options)
+
+
+class _Uses(TorchFunctionMode):
+    """Counts how often each weight is used, by its identity, while a model runs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.uses: dict[int, int] = {}
+
+    def __torch_function__(
+        self, function: Callable[..., Any], types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = function(*args, **(kwargs or {}))
+        if (axis := CHANNEL_AXIS.get(function)) is not None:
+            self._add(args[1] if len(args) > 1 else (kwargs or {})["weight"], result.numel() // result.shape[axis])
+        elif function is F.multi_head_attention_forward and args[0] is args[1] is args[2]:  # of a sequence to itself
+            for weight in (args[5], args[11]):  # of the projections in and out
+                self._add(weight, args[0].numel() // args[0].shape[-1])
+        return result
+
+    def _add(self, weight: Tensor, uses: int) -> None:
+        self.uses[id(weight)] = self.uses.get(id(weight), 0) + uses

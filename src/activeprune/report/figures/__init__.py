@@ -1,0 +1,78 @@
+"""Figures of a run, for print and for the screen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import Any, Literal
+
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+from ...core.registry import summary_of
+from ..gathering import Gathered
+from .along_density import accuracy, dead_neurons, size_and_operations
+from .along_time import dead_neurons_in_training, learning_curves
+from .layer_map import layers
+from .style import styled
+
+Format = Literal["svg", "pdf", "png"]
+
+DPI = 180
+NO_DATE: dict[Format, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
+
+FIGURES: dict[str, Callable[[Gathered], Figure | None]] = {
+    "accuracy": accuracy,
+    "dead-neurons": dead_neurons,
+    "dead-neurons-in-training": dead_neurons_in_training,
+    "layers": layers,
+    "learning-curves": learning_curves,
+    "size-and-operations": size_and_operations,
+}
+"""By name; a figure is None where the run has nothing for it."""
+
+
+def caption(name: str) -> str:
+    """What a figure shows, in one sentence.
+
+    >>> caption("learning-curves")
+    'Training loss and validation accuracy by epoch for several densities, a panel for each variant.'
+    """
+    return summary_of(FIGURES[name])
+
+
+def drawn(gathered: Gathered) -> Iterator[tuple[str, Figure]]:
+    """Name and figure of all that the run has something for."""
+    for name, draw in FIGURES.items():
+        if (figure := draw(gathered)) is not None:
+            yield name, figure
+
+
+@styled()
+def rendered(figure: Figure, form: Format) -> bytes:
+    """A figure as a file: the same bytes for the same figure."""
+    _laid_out(figure)
+    content = BytesIO()
+    figure.savefig(content, format=form, dpi=DPI, metadata=NO_DATE[form])
+    return content.getvalue()
+
+
+def _laid_out(figure: Figure) -> None:
+    """Settles where everything stands, once: every drawing would move it a little, and each format by itself."""
+    if isinstance(figure.get_layout_engine(), ConstrainedLayoutEngine):
+        for _ in range(2):  # what the first finds out about the size of labels, the second uses
+            figure.draw_without_rendering()
+        figure.set_layout_engine("none")
+
+
+def write_figures(gathered: Gathered, folder: Path) -> list[Path]:
+    """Writes NAME.svg, NAME.pdf and NAME.png of every figure that the run has something for."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name, figure in drawn(gathered):
+        for form in NO_DATE:
+            path = folder / f"{name}.{form}"
+            path.write_bytes(rendered(figure, form))
+            written.append(path)
+    return written

@@ -1,0 +1,142 @@
+"""Where a network is pruned and where its neurons die: a map of layers against densities."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import ceil
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm, Normalize
+from matplotlib.figure import Figure
+
+from ..gathering import Gathered, Training
+from .series import by_layer, density_of, over_seeds
+from .style import CROWDED, DOUBLE, FAINT, SINGLE, SMALL, log_ticks, note, per_cent, sheet, styled, title
+
+TALLEST, HIGHEST_CELL, LINE = 6.6, 0.12, 0.095  # inches: all maps together, a cell, a line of small type
+CHARACTER, BAR = 0.055, 0.6  # inches: of a layer's name, and the scale of colours
+THIN, CELL_WITH_LINES = 0.25, 0.07  # points: lines between cells; inches: smaller cells have none
+COLUMN_EVERY = 0.25  # inches between the middles of two labels
+GAP, MARGIN = 0.12, 0.85  # inches: between two maps, and around all
+DENSITY, DYNAMIC, STATIC = "density (%)", "dynamic DNR (%)", "static DNR (%)"
+SCALES = {DENSITY: "cividis", DYNAMIC: "cividis_r", STATIC: "cividis_r"}  # dark is where most is lost
+
+OfLayers = Callable[[Training], Mapping[str, float]]
+Cells = dict[str, dict[int, dict[str, float]]]  # by variant, cycle and layer
+
+
+@styled()
+def layers(gathered: Gathered) -> Figure | None:
+    """Density and dead-neuron rates (units) of every layer against density, a column for each variant."""
+    found = _maps(gathered)
+    variants = [v for v in gathered.study.variants if any(v in cells for cells in found.values())]
+    cycles = [c for c in gathered.cycles if any(c in by for cells in found.values() for by in cells.values())]
+    if not any(cycles):
+        return None  # of a dense network alone there is nothing to compare
+    names = {name: _layers(cells) for name, cells in found.items()}
+    heights = [len(of) for of in names.values()]
+    cell = min(TALLEST / sum(heights), HIGHEST_CELL)
+    width = DOUBLE if len(variants) > 1 else SINGLE
+    longest = max(len(name) for of in names.values() for name in of)
+    panel = (width - BAR - CHARACTER * longest) / len(variants) - GAP
+    line = THIN if min(panel / len(cycles), cell) > CELL_WITH_LINES else 0.0
+    size = (width, cell * sum(heights) + GAP * len(found) + MARGIN)
+    figure, panels = sheet(*size, len(found), len(variants), sharex="col", sharey="row", height_ratios=heights)
+    for row, (name, cells) in enumerate(found.items()):
+        of_row = panels[row * len(variants) : (row + 1) * len(variants)]
+        for variant, axes in zip(variants, of_row, strict=True):
+            _map(axes, cells.get(variant, {}), names[name], cycles, _norm(name, cells), SCALES[name], line)
+        _rows(of_row[0], names[name], cell)
+        _bar(figure, of_row, name)
+    for variant, top, bottom in zip(variants, panels, panels[-len(variants) :], strict=False):
+        title(top, variant, len(variants))
+        _columns(bottom, gathered, variant, cycles, panel)
+        bottom.set_xlabel("density λ (%)" if len(variants) <= CROWDED else "λ (%)")
+    none_static = "" if STATIC in found or DYNAMIC not in found else "; no neuron is statically dead"
+    note(figure, over_seeds(gathered) + none_static)
+    return figure
+
+
+def _maps(gathered: Gathered) -> dict[str, Cells]:
+    """What is known of the layers; no map that is 0 everywhere."""
+    quantities: dict[str, OfLayers] = {DENSITY: _density, DYNAMIC: _dead("dynamic"), STATIC: _dead("static")}
+    found = {name: _cells(gathered, of) for name, of in quantities.items()}
+    for by in found[DENSITY].values():
+        by[0] = dict.fromkeys(_layers(found[DENSITY]), 1.0)
+    return {name: cells for name, cells in found.items() if any(_values(cells))}
+
+
+def _density(training: Training) -> Mapping[str, float]:
+    return {name.removesuffix(".weight"): value for name, value in training.layers.items()}
+
+
+def _dead(what: str) -> OfLayers:
+    def of(training: Training) -> Mapping[str, float]:
+        found = {} if training.after is None else training.after["unit"]["layers"]
+        return {name: layer[what] for name, layer in found.items()}
+
+    return of
+
+
+def _cells(gathered: Gathered, of: OfLayers) -> Cells:
+    cells = {v: {c: by_layer(gathered.of(v, c).values(), of) for c in gathered.cycles} for v in gathered.study.variants}
+    known = {variant: {c: layers for c, layers in by.items() if layers} for variant, by in cells.items()}
+    return {variant: by for variant, by in known.items() if by}
+
+
+def _layers(cells: Cells) -> list[str]:
+    return [*dict.fromkeys(name for by in cells.values() for layers in by.values() for name in layers)]
+
+
+def _values(cells: Cells) -> list[float]:
+    return [100 * value for by in cells.values() for layers in by.values() for value in layers.values()]
+
+
+def _norm(name: str, cells: Cells) -> Normalize:
+    values = _values(cells)
+    if name != DENSITY:
+        return Normalize(min(values), max(*values, min(values) + 1e-9))
+    return LogNorm(min(*(value for value in values if value > 0), 50.0), 100.0, clip=True)
+
+
+def _map(
+    axes: Axes,
+    by: Mapping[int, Mapping[str, float]],
+    layers: list[str],
+    cycles: list[int],
+    norm: Normalize,
+    colours: str,
+    line: float,
+) -> None:
+    values = np.array([[100 * by.get(cycle, {}).get(name, np.nan) for cycle in cycles] for name in layers])
+    axes.pcolormesh(
+        np.ma.masked_invalid(values), cmap=colours, norm=norm, edgecolors="white" if line else "face", linewidth=line
+    )
+    axes.grid(False)
+    axes.set_facecolor(FAINT)
+    axes.set_ylim(len(layers), 0)
+    axes.spines[:].set_visible(False)
+    axes.tick_params(length=0)
+
+
+def _columns(axes: Axes, gathered: Gathered, variant: str, cycles: list[int], inches: float) -> None:
+    every = ceil(COLUMN_EVERY * len(cycles) / inches)
+    marked = [place for place in range(len(cycles)) if (len(cycles) - 1 - place) % every == 0]
+    known = [density_of(gathered, variant, cycles[place]) for place in marked]
+    axes.set_xticks([place + 0.5 for place in marked], ["" if d is None else per_cent(d) for d in known])
+
+
+def _rows(axes: Axes, layers: list[str], cell: float) -> None:
+    every = ceil(LINE / cell)
+    marked = range(0, len(layers), every)
+    axes.set_yticks(
+        [place + 0.5 for place in marked], [layers[place] for place in marked], fontsize=min(SMALL, 72 * cell * every)
+    )
+
+
+def _bar(figure: Figure, axes: list[Axes], name: str) -> None:
+    bar = figure.colorbar(axes[0].collections[0], ax=axes, label=name, pad=0.01, aspect=30, fraction=0.05)
+    if isinstance(bar.norm, LogNorm):
+        log_ticks(bar.ax.yaxis)
+    bar.outline.set_visible(False)

@@ -1,0 +1,130 @@
+"""Numbers of a run in the form that figures draw: means and standard deviations over seeds, along λ or along time."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...experiment.findings import Spread
+from ..gathering import Gathered, Training
+
+Value = Callable[[Training], float | None]
+Track = Callable[[Training], Mapping[float, float]]  # a training's values by time
+
+
+@dataclass(frozen=True)
+class Point:
+    """A mean over seeds, at a place x; `std` is the sample standard deviation, None for a single seed."""
+
+    x: float
+    mean: float
+    std: float | None
+
+    @property
+    def low(self) -> float:
+        """The lower end of the band."""
+        return self.mean - (self.std or 0.0)
+
+    @property
+    def high(self) -> float:
+        """Its upper end."""
+        return self.mean + (self.std or 0.0)
+
+
+def along_density(gathered: Gathered, variant: str, value: Value, x: Value | None = None) -> list[Point]:
+    """A point for each cycle of which something is known, from the densest; at its density, or at the mean of `x`."""
+    place = x or (lambda training: training.density)
+    found = []
+    for cycle in gathered.cycles:
+        known = [(place(t), value(t)) for t in gathered.of(variant, cycle).values() if t.density is not None]
+        pairs = [(at, v) for at, v in known if at is not None and v is not None and math.isfinite(v)]
+        if pairs:
+            found.append(_point(_mean([at for at, _ in pairs]), [v for _, v in pairs]))
+    return found
+
+
+def along_time(trainings: Iterable[Training], track: Track) -> list[Point]:
+    """A point for each time at which a training has a value; failed trainings are left out."""
+    values: dict[float, list[float]] = defaultdict(list)
+    for training in trainings:
+        if training.failure is None:
+            for time, value in track(training).items():
+                if math.isfinite(value):
+                    values[time].append(value)
+    return [_point(time, values[time]) for time in sorted(values)]
+
+
+def dead(of: str, what: str) -> Value:
+    """The dead-neuron rate at the end of a training: of "unit" or "channel"; "static", "dynamic" or "total"."""
+    return lambda training: None if training.after is None else training.after[of][what]
+
+
+def dead_in_training(of: str, what: str) -> Track:
+    """The dead-neuron rates that were seen during a training, by epoch."""
+    return lambda training: {look["step"] / _steps_per_epoch(training): look[of][what] for look in training.looks}
+
+
+def by_epoch(what: str) -> Track:
+    """What the record of each epoch says, by the number of epochs that were done."""
+    return lambda training: {
+        epoch["epoch"] + 1: epoch[what] for epoch in training.epochs if epoch.get(what) is not None
+    }
+
+
+def by_layer(trainings: Iterable[Training], layers: Callable[[Training], Mapping[str, float]]) -> dict[str, float]:
+    """Means over seeds of each layer's value, in the order of the layers."""
+    values: dict[str, list[float]] = defaultdict(list)
+    for training in trainings:
+        for name, value in layers(training).items():
+            values[name].append(value)
+    return {name: _mean(of) for name, of in values.items()}
+
+
+def density_of(gathered: Gathered, variant: str, cycle: int) -> float | None:
+    """λ of a cell, None as long as no training of it is known."""
+    known = [t.density for t in gathered.of(variant, cycle).values() if t.density is not None]
+    return _mean(known) if known else None
+
+
+def densities(gathered: Gathered) -> list[float]:
+    """Every λ that something is known of, from the densest."""
+    found = {density_of(gathered, variant, c) for variant in gathered.study.variants for c in gathered.cycles}
+    return sorted((density for density in found if density is not None), reverse=True)
+
+
+def over_seeds(gathered: Gathered) -> str:
+    """Of how many seeds the means are, in words; a half-finished run has more of some cells than of others."""
+    cells = [gathered.of(variant, cycle).values() for variant in gathered.study.variants for cycle in gathered.cycles]
+    counts = {sum(training.accuracy is not None for training in cell) for cell in cells} - {0} or {1}
+    if counts == {1}:
+        return "one seed"
+    return f"mean over {max(counts)} seeds" if len(counts) == 1 else f"mean over {min(counts)} to {max(counts)} seeds"
+
+
+def some_of(cycles: Sequence[int], most: int) -> list[int]:
+    """At most so many, evenly spread, the first and the last among them.
+
+    >>> some_of(range(14), 5)
+    [0, 3, 7, 10, 13]
+    """
+    if len(cycles) <= most:
+        return [*cycles]
+    return [cycles[round(place * (len(cycles) - 1) / (most - 1) + 1e-9)] for place in range(most)]
+
+
+def _steps_per_epoch(training: Training) -> float:
+    last: Mapping[str, Any] | None = training.epochs[-1] if training.epochs else None
+    return 1.0 if last is None else last["step"] / (last["epoch"] + 1)
+
+
+def _point(x: float, values: list[float]) -> Point:
+    spread = Spread.of(values)
+    assert spread.mean is not None  # there are values
+    return Point(x, spread.mean, spread.std)
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)
