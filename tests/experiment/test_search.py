@@ -10,7 +10,7 @@ from activeprune.cli import main
 from activeprune.experiment.plan import Plan
 from activeprune.experiment.reading import read_grid
 from activeprune.experiment.runs import Run
-from activeprune.experiment.search import GRID_FILE, Search, _folder, opened
+from activeprune.experiment.search import GRID_FILE, Search, folder_name, opened
 
 SMALL = ["--set", "variants=[plain,ap_lite]", "--set", "cycles=1"]
 GRID = [*SMALL, "--grid", "q=0.01,0.05"]
@@ -90,11 +90,11 @@ def test_a_run_in_a_grids_folder_takes_its_place_and_the_other_way_round(tmp_pat
 
 
 def test_labels_that_are_no_names_of_folders_get_one() -> None:
-    assert _folder("lr=0.1,batch=64") == "lr=0.1,batch=64"
-    odd, other = _folder("data.path=/a/b"), _folder("data.path=/a_b")
+    assert folder_name("lr=0.1,batch=64") == "lr=0.1,batch=64"
+    odd, other = folder_name("data.path=/a/b"), folder_name("data.path=/a_b")
     assert odd != other
     assert "/" not in odd + other
-    assert len(_folder("x" * 1000)) < 120
+    assert len(folder_name("x" * 1000)) < 120
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"studies": {}}', '{"studies": []}'])

@@ -11,8 +11,9 @@ from typing import Annotated, Any
 import typer
 
 from ..core.errors import InputError
+from ..experiment.files import explained
 from ..experiment.runs import Run
-from ..experiment.search import opened
+from ..experiment.search import folder_name, opened
 from ..report.claims import claims
 from ..report.comparisons import comparisons, effort_dict
 from ..report.gathering import Gathered, gathered
@@ -22,22 +23,25 @@ from ..report.writing import told_apart, write_tables
 from .show import AsJson, print_json, print_table
 from .studies import Job, print_results, runs_of
 
+FIGURES_FOLDER = "figures"
+
 
 def report(
     folders: Annotated[list[Path], typer.Argument(metavar="DIR", help="Folders of runs or of grids.")],
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder of the tables; that of the run by default.")
+        Path | None, typer.Option(metavar="DIR", help="Folder of tables and figures; that of the run by default.")
     ] = None,
+    no_figures: Annotated[bool, typer.Option("--no-figures", help="Write no figures.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Print what runs found, finished or not, and write tables.md, tables.tex and tables.csv."""
+    """Print what runs found, finished or not, and write tables (Markdown, LaTeX, CSV) and figures (SVG, PDF, PNG)."""
     jobs = [opened(folder) for folder in folders]
     read = told_apart(run for job in jobs for run in _gathered(job))
     if as_json:
         print_json(_told(jobs, read))
     else:
         _print(jobs, read)
-    _write(read, out or (jobs[0].out if len(jobs) == 1 else None), asked=out is not None)
+    _write(read, out or (jobs[0].out if len(jobs) == 1 else None), asked=out is not None, figures=not no_figures)
 
 
 def _gathered(job: Job) -> Iterator[Gathered]:
@@ -88,16 +92,28 @@ def _print_table(table: Table) -> None:
         print(f"  {note}")
 
 
-def _write(read: Sequence[Gathered], folder: Path | None, asked: bool) -> None:
+def _write(read: Sequence[Gathered], folder: Path | None, asked: bool, figures: bool) -> None:
     """A folder that cannot be written matters only to who asked for it: all else has been printed."""
     if folder is None:
-        print("several runs: --out DIR writes their tables", file=sys.stderr)
+        print("several runs: --out DIR writes their tables and figures", file=sys.stderr)
         return
     try:
         paths = write_tables(read, folder)
+        drawn = _draw(read, folder / FIGURES_FOLDER) if figures else []
     except InputError as error:
         if asked:
             raise
         print(f"tables are not written: {error}; --out DIR writes them elsewhere", file=sys.stderr)
         return
     print(f"tables are in {', '.join(map(str, paths))}", file=sys.stderr)
+    if drawn:
+        print(f"{len(drawn)} figures are in {folder / FIGURES_FOLDER}", file=sys.stderr)
+
+
+def _draw(read: Sequence[Gathered], folder: Path) -> list[Path]:
+    """Each run's figures, in a folder of its own where there are several."""
+    from ..report.figures import write_figures  # matplotlib takes a second to come
+
+    with explained("folder", folder):
+        places = [folder / folder_name(run.title) for run in read] if len(read) > 1 else [folder]
+        return [path for run, place in zip(read, places, strict=True) for path in write_figures(run, place)]

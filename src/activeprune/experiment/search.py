@@ -38,7 +38,9 @@ class Search(Job):
     def new(cls, studies: Mapping[str, Study], out: Path, store: str | Path | None = None) -> Search:
         """Each study gets a folder of its own inside `out`."""
         shared = store_beside(out, store)
-        return cls({label: Run(study, out / _folder(label), shared) for label, study in studies.items()}, out, shared)
+        return cls(
+            {label: Run(study, out / folder_name(label), shared) for label, study in studies.items()}, out, shared
+        )
 
     @classmethod
     def opened(cls, out: str | Path) -> Search:
@@ -123,10 +125,10 @@ def opened(out: str | Path) -> Run | Search:
     raise InputError(f"{folder} holds no run: activeprune run STUDY --out {folder} starts one")
 
 
-def _folder(label: str) -> str:
-    """A folder's name for a study: its label, where that can be one.
+def folder_name(label: str) -> str:
+    """A name for the folder of a study or run: its label, where that can be one.
 
-    >>> _folder("lr=0.1,q=0.02")
+    >>> folder_name("lr=0.1,q=0.02")
     'lr=0.1,q=0.02'
     """
     plain = re.sub(r"[^\w=.,+-]", "_", label)
