@@ -169,7 +169,14 @@ def test_weights_are_kept_until_they_are_measured(finished: Run, tmp_path: Path,
 
 
 def test_late_rewinding_is_looked_at_from_where_it_starts(tmp_path: Path) -> None:
-    run = gone(tmp_path, chain="rewind", rewind_epoch=1, variants="plain")
+    run, epochs = run_of(tmp_path, chain="rewind", rewind_epoch=1, variants="plain"), []
+
+    class Noting(Observer):
+        def epoch(self, step, epoch, epochs_in_all: int) -> None:
+            epochs.append((step.key, epoch.epoch))
+
+    run.go(Noting())
+    assert len(epochs) == 3  # the first one, the rest of the dense training, and that of the pruned one
     steps = run.plan.cells[0].training.training.feed(0).steps
     lines = [json.loads(line) for line in (run.out / "dead_neurons.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines if line["cycle"] == 0] == [0, steps, 2 * steps]

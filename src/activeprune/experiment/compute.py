@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import threading
 import time
@@ -30,7 +31,7 @@ from ..training import Checkpoint, Epoch, Result, Training
 from ..training.duration import Duration
 from ..training.engine import Eager
 from ..training.loop import Entry, checkpoint_identity, train_together, was_probed
-from ..training.probe import PROBED_IMAGES, Probe, ProbedNetwork, at_once
+from ..training.probe import PROBED_IMAGES, Probe, Probed, ProbedNetwork, at_once
 from .artifacts import (
     checkpoint_bytes,
     checkpoint_of,
@@ -132,7 +133,7 @@ class Compute:
         density = 1.0 if entry.masks is None else entry.masks.density
         parts = {RECORD: record_bytes(training_record(result, density)), STATE: state_bytes(result.state)}
         if result.checkpoint is not None:
-            parts[CHECKPOINT] = checkpoint_bytes(replace(result.checkpoint, seconds=0.0))
+            parts[CHECKPOINT] = checkpoint_bytes(replace(result.checkpoint, seconds=0.0, probed=()))
         if entry.probe is not None:
             seen = {"every": str(entry.probe.every), "images": entry.probe.images, "probed": list(result.probed)}
             parts[probe_part(entry.probe.every)] = record_bytes(seen)
@@ -157,8 +158,16 @@ class Compute:
                 self.tell(f"{error}: the training starts anew")
                 self.forget(step)
         if step.resume is not None and self.store.has(step.resume.key, CHECKPOINT):
-            return checkpoint_of(self.store.get(step.resume.key, CHECKPOINT))
+            kept = checkpoint_of(self.store.get(step.resume.key, CHECKPOINT))
+            return replace(kept, probed=self._seen(step.resume.key))
         return None
+
+    def _seen(self, key: str) -> tuple[Probed, ...]:
+        """What was seen in a training, as far as that is in the store."""
+        every = self.probed.get(key)
+        if every is None or not self.store.has(key, probe_part(every)):
+            return ()
+        return tuple(json.loads(self.store.get(key, probe_part(every)))["probed"])
 
     def _prune(self, step: Prune) -> dict[str, bytes]:
         model = self._model(step.training, step.seed)

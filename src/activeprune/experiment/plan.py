@@ -65,8 +65,10 @@ class Plan:
         for study in self.studies:
             if (every := study.probed) is None:
                 continue
-            for cell in cells(study):
-                if found.setdefault(cell.training.key, every) != every:
+            trainings = {cell.training.key: cell.training for cell in cells(study)}
+            resumed = {t.resume.key: t.resume for t in trainings.values() if t.resume is not None}
+            for key in trainings | resumed:
+                if found.setdefault(key, every) != every:
                     raise InputError("probe_every cannot differ between studies of a grid: they share trainings")
         return found
 
