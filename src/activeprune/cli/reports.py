@@ -107,7 +107,9 @@ def _write(read: Sequence[Gathered], folder: Path | None, asked: bool, figures: 
         return
     print(f"tables are in {', '.join(map(str, paths))}", file=sys.stderr)
     if drawn:
-        print(f"{len(drawn)} figures are in {folder / FIGURES_FOLDER}", file=sys.stderr)
+        print(
+            f"figures are in {folder / FIGURES_FOLDER}: {', '.join(sorted({p.stem for p in drawn}))}", file=sys.stderr
+        )
 
 
 def _draw(read: Sequence[Gathered], folder: Path) -> list[Path]:
