@@ -1,4 +1,4 @@
-"""What measuring dead neurons costs: a measuring pass against a plain forward pass over the same images."""
+"""What measuring dead neurons costs: against a plain forward pass over the same images, and during a training."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from ..core.errors import unknown
 from ..core.graph import trace
 from ..core.masks import Masks
+from ..data import Feed
 from ..networks import build
 from ..neurons import dead_neurons
 from ..training.duration import Duration
@@ -128,7 +129,7 @@ class ProbeRow:
         return asdict(self)
 
 
-def probes(network: str, replicas: Sequence[int], device: torch.device) -> Iterator[ProbeRow]:
+def looks(network: str, replicas: Sequence[int], device: torch.device) -> Iterator[ProbeRow]:
     """A row for each number of networks that are trained at once."""
     training, every = bench_training(network, "bf16" if device.type == "cuda" else "fp32", BATCH), EVERY
     dataset = noise(CIFAR if device.type == "cuda" else SMALL)
@@ -137,24 +138,22 @@ def probes(network: str, replicas: Sequence[int], device: torch.device) -> Itera
         engine = Engines(device, count).engine(training, dataset, count)
         looked_at = ProbedNetwork(training.build(10, 3).to(device))
         where = str(device) if isinstance(engine, Eager) else "cpu"
-        entries, times = [], []
-        for seed in range(count):
-            feed = training.feed(seed, where, dataset=dataset)
-            images = [x.to(device) for x, _ in feed.unaugmented(PROBED_IMAGES, at_once(feed))]
-            probe = _TimedProbe(Duration(1), looked_at, None, images, device)
-            entries.append(Entry(feed, training.build(10, 3, seed).state_dict(), probe=probe))
-            times.append(probe.times)
+        feeds = [training.feed(seed, where, dataset=dataset) for seed in range(count)]
+        probes = [_TimedProbe(looked_at, feed, device) for feed in feeds]
+        entries = [
+            Entry(feed, training.build(10, 3, feed.seed).state_dict(), probe=probe)
+            for feed, probe in zip(feeds, probes, strict=True)
+        ]
         results = train_together(training, entries, engine)
-        looks = [seconds for own in times for seconds in own]
-        taken = sum(len(result.epochs) for result in results) * entries[0].feed.steps
-        a_step = (sum(result.seconds for result in results) - sum(looks)) / taken
-        look = statistics.median(looks[1:])  # the first one traces
-        images_seen = entries[0].probe.images if entries[0].probe else 0
+        times = [seconds for probe in probes for seconds in probe.times]
+        taken = sum(len(result.epochs) for result in results) * feeds[0].steps
+        a_step = (sum(result.seconds for result in results) - sum(times)) / taken
+        look = statistics.median(times[1:])  # the first one traces
         yield ProbeRow(
             network=network,
             engine=type(engine).__name__.lower(),
             replicas=count,
-            images=images_seen,
+            images=probes[0].images,
             look=look,
             between=steps * a_step,
             share=look / (steps * a_step),
@@ -162,12 +161,11 @@ def probes(network: str, replicas: Sequence[int], device: torch.device) -> Itera
 
 
 class _TimedProbe(Probe):
-    """A probe that knows how long it looked."""
+    """A probe that looks after every epoch and knows how long it did."""
 
-    def __init__(
-        self, every: Duration, network: ProbedNetwork, masks: None, batches: Sequence[Tensor], device: torch.device
-    ) -> None:
-        super().__init__(every, network, masks, batches)
+    def __init__(self, network: ProbedNetwork, feed: Feed, device: torch.device) -> None:
+        images = [x.to(device) for x, _ in feed.unaugmented(PROBED_IMAGES, at_once(feed))]
+        super().__init__(Duration(1), network, None, images)
         self.times: list[float] = []
         self._device = device
 

@@ -117,7 +117,7 @@ def dnr(
         rows.append(row)
         print(f"{row.network}: × {row.ratio:.2f}", file=sys.stderr, flush=True)
     looks = (
-        list(bench_dnr.probes("resnet20", _counts(replicas), place)) if "resnet20" in (network or ["resnet20"]) else []
+        list(bench_dnr.looks("resnet20", _counts(replicas), place)) if "resnet20" in (network or ["resnet20"]) else []
     )
     if as_json:
         found = {"rows": [row.as_dict() for row in rows], "probes": [row.as_dict() for row in looks]}

@@ -65,8 +65,8 @@ DEVICE void copy_async(void* shared, const void* global) {
 }
 DEVICE void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
-// Kernels of a step overlap: the next one's blocks may start as soon as there is room for them, and all that they do before
-// this is over does not read what a kernel has written since the step began. Returns when the kernel before has ended.
+// A kernel's blocks may start when those of the kernel before have ended, but before what these wrote is there for all.
+// Returns when it is; nothing that a kernel has written since the step began may be read before.
 DEVICE void wait_for_kernel_before() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
