@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from activeprune.bench import dnr as bench_dnr
 from activeprune.bench import prune as bench_prune
@@ -157,3 +158,10 @@ def test_bench_dnr_compares_passes_over_the_same_images(capsys: Captured, monkey
     assert min(row["plain"], row["measuring"], row["ratio"], row["tracing"]) > 0
     assert main(["bench", "dnr", "--repeats", "1", "--batches", "1", "--batch", "2"]) == 0
     assert "× plain" in capsys.readouterr().out
+
+
+def test_bench_dnr_times_looks_during_a_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench_dnr, "SMALL", 300)
+    rows = list(bench_dnr.looks("resnet8", [1, 2], torch.device("cpu")))
+    assert [(row.engine, row.replicas, row.images) for row in rows] == [("eager", 1, 225), ("eager", 2, 225)]
+    assert all(row.look > 0 and row.share == row.look / row.between for row in rows)
