@@ -151,7 +151,7 @@ def test_bench_dnr_compares_passes_over_the_same_images(capsys: Captured, monkey
     def small() -> nn.Module:
         return nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 2))
 
-    monkeypatch.setattr(bench_dnr, "SUBJECTS", {"small": bench_dnr.Subject(small, 8, 4, 4)})
+    monkeypatch.setattr(bench_dnr, "SUBJECTS", {"small": bench_dnr.Subject(small, 8, (4, 4), (4, 4))})
     assert main(["bench", "dnr", "--repeats", "2", "--batches", "3", "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)["rows"]
     assert (row["network"], row["images"], row["batch"]) == ("small", 12, 4)

@@ -6,6 +6,7 @@ from torch import nn
 
 import activeprune as ap
 from activeprune.neurons import DeadNeuronCounter
+from activeprune.neurons.again import Removed, RepeatedCounter
 from tests.helpers import random_masks
 
 pytestmark = [
@@ -17,11 +18,12 @@ pytestmark = [
 def network() -> nn.Module:
     """With small whole numbers for weights, so that every device computes the same."""
     model = nn.Sequential(
-        nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8, eps=0.0), nn.ReLU(inplace=True), nn.Conv2d(8, 6, 3),
+        nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8, eps=0.5), nn.ReLU(inplace=True), nn.Conv2d(8, 6, 3),
         nn.ReLU6(), nn.Flatten(), nn.Linear(6 * 36, 10), nn.ReLU(),
     )  # fmt: skip
     for parameter in model.parameters():
         parameter.data = torch.randint(-3, 4, parameter.shape).float()
+    model[1].running_var.fill_(0.5)  # and eps: together 1
     return model
 
 
@@ -63,3 +65,38 @@ def test_the_gpus_random_state_is_left_alone() -> None:
     before = torch.cuda.get_rng_state()
     ap.dead_neurons(model, None, [x.cuda() for x in images()], training=True)
     assert torch.equal(torch.cuda.get_rng_state(), before)
+
+
+def looked_at(counter: RepeatedCounter, model: nn.Module, removed: Removed, batches: list[torch.Tensor]) -> None:
+    """Counts once more, and as a new counter does."""
+    counter.again(model.state_dict(), removed)
+    for batch in batches:
+        counter.add(batch)
+    assert counter.result() == ap.dead_neurons(model, removed.masks, batches)
+
+
+def test_a_pass_that_is_replayed_counts_what_one_that_runs_does() -> None:
+    """Other weights, masks and images in every look; the last batch is smaller than the others."""
+    counter, models = RepeatedCounter(network().cuda()), [network().cuda() for _ in range(2)]
+    removed = [Removed(ap.Masks(dict(random_masks(model, 0.4))).to("cuda")) for model in models]
+    for _ in range(3):
+        for model, masks in zip(models, removed, strict=True):
+            looked_at(counter, model, masks, [x.cuda() for x in images()])
+    assert len(counter._records) == 2
+
+
+def test_a_model_that_waits_for_the_device_is_run_each_time() -> None:
+    class Waiting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = network()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.inner(x) if float(x.sum()) > -1e9 else x
+
+    model = Waiting().cuda()
+    counter = RepeatedCounter(model)
+    for _ in range(3):
+        looked_at(counter, model, Removed(None), [x.cuda() for x in images()])
+    assert not counter._records
+    torch.rand(1, device="cuda")  # the generator is whole

@@ -1,14 +1,16 @@
 """Studies in packs on a GPU: the size of a pack and an interruption leave no trace in the store."""
 
+import json
 from pathlib import Path
 
 import pytest
 import torch
 
+from activeprune.experiment import packing
 from activeprune.experiment.observer import Observer
 from activeprune.experiment.plan import record_of
 from activeprune.experiment.runs import Run
-from activeprune.experiment.steps import Step, Train
+from activeprune.experiment.steps import Measure, Step, Train
 from activeprune.training.engines import CANDIDATES, MOST_FUSED, Engines
 from tests.experiment.test_run import contents
 from tests.gpu.makers import patches, training
@@ -123,5 +125,21 @@ def test_dead_neurons_are_the_same_in_packs_of_any_size(tmp_path: Path) -> None:
     plain.go(pack=4)
     for step in plain.plan.trainings:
         assert plain.store.get(step.key, "record.json") == runs[0].store.get(step.key, "record.json")
-    rows = runs[0].rows()
-    assert all(0 < row["dnr_after_unit_total"] < 1 for row in rows)
+    assert all(0 < row["dnr_after_unit_total"] < 1 for row in runs[0].rows())
+
+
+def test_dead_neurons_are_those_that_a_cpu_counts(tmp_path: Path) -> None:
+    """The trained networks of a GPU, measured again without it: but for outputs that rounding takes across 0."""
+    changes = {"measure": "dnr", "variants": ["plain", "ap_lite"], "cycles": 1, "keep": "all"}
+    run, again = (run_of(tmp_path / device, device=device, **changes) for device in ("cuda", "cpu"))
+    run.go()
+    measured = [step for step in run.plan.steps.values() if isinstance(step, Measure)]
+    others = [(entry.key, entry.parts) for entry in run.store.list() if entry.key not in {one.key for one in measured}]
+    packing.pack(run.store, tmp_path / "all.tar", others)
+    packing.unpack(tmp_path / "all.tar", again.store)
+    assert again.go().computed == len(measured) > 0
+    for step in measured:
+        gpu, cpu = (one.store.get(step.key, "record.json") for one in (run, again))
+        for of in ("unit", "channel"):
+            for what in ("static", "dynamic", "total"):
+                assert json.loads(gpu)[of][what] == pytest.approx(json.loads(cpu)[of][what], abs=2e-4)

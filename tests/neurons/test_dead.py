@@ -89,7 +89,7 @@ def test_part_of_a_map_may_be_enough() -> None:
 @pytest.mark.parametrize(("shift", "static"), [(1.0, 0), (0.0, 4), (-1.0, 4)])
 def test_a_pruned_filter_is_static_only_if_its_constant_is_dead(shift: float, static: int) -> None:
     """Batch-norm with running mean 0 and variance 1 makes β of it."""
-    model = nn.Sequential(pointwise([[1], [1]]), nn.BatchNorm2d(2, eps=0.0), nn.ReLU())
+    model = nn.Sequential(pointwise([[1], [1]]), nn.BatchNorm2d(2), nn.ReLU())
     model[1].bias.data[0] = shift
     found = measured(model, torch.ones(1, 1, 2, 2), {"0": [0]})
     assert counts(found.unit) == (static, 0, 8)
@@ -434,7 +434,7 @@ def test_in_pieces_or_at_once_it_is_the_same() -> None:
 
 
 def test_a_counter_holds_the_network_that_it_was_made_with() -> None:
-    model = nn.Sequential(linear([[1, -1]]), nn.BatchNorm1d(1, eps=0.0), nn.ReLU())
+    model = nn.Sequential(linear([[1, -1]]), nn.BatchNorm1d(1), nn.ReLU())
     counter = DeadNeuronCounter(model, ap.Masks.dense(model))
     counter.add(TWO)
     model[0].weight.data.neg_()

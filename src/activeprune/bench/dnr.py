@@ -22,7 +22,7 @@ from ..training.engine import Eager
 from ..training.engines import Engines
 from ..training.loop import Entry, train_together
 from ..training.probe import EVERY, PROBED_IMAGES, Probe, Probed, ProbedNetwork, at_once
-from ..training.result import State
+from ..training.result import Snapshot
 from .measure import settle
 from .train import CIFAR, bench_training, noise
 
@@ -33,17 +33,17 @@ TRAINED = 0.75  # of all images; a sixth is to test on, and a tenth of the other
 
 @dataclass(frozen=True)
 class Subject:
-    """A network, its images, and how many of them at a time on a CPU and on a GPU."""
+    """A network, the side of its images, and a pass over them, as (batches, images a batch), on a CPU and on a GPU."""
 
     build: Callable[[], nn.Module]
     side: int
-    batch: int
-    gpu_batch: int
+    cpu: tuple[int, int]
+    gpu: tuple[int, int]
 
 
 SUBJECTS = {
-    "resnet20": Subject(lambda: build("resnet20"), 32, 128, 1024),
-    "vit_b16": Subject(lambda: build("vit_b16", resolution=224), 224, 8, 64),
+    "resnet20": Subject(lambda: build("resnet20"), 32, (4, 128), (11, 4096)),  # CIFAR-10's training images
+    "vit_b16": Subject(lambda: build("vit_b16", resolution=224), 224, (4, 8), (8, 128)),
 }
 
 
@@ -67,15 +67,17 @@ class Row:
         return asdict(self)
 
 
-def run(networks: list[str], device: torch.device, batches: int, batch: int | None, repeats: int) -> Iterator[Row]:
+def run(
+    networks: list[str], device: torch.device, batches: int | None, batch: int | None, repeats: int
+) -> Iterator[Row]:
     """A row for each network."""
     for name in networks:
         if name not in SUBJECTS:
             raise unknown("network to measure", name, SUBJECTS)
     for name in networks:
         subject = SUBJECTS[name]
-        size = batch or (subject.batch if device.type == "cpu" else subject.gpu_batch)
-        yield _measured(name, subject, device, batches, size, repeats)
+        usual = subject.cpu if device.type == "cpu" else subject.gpu
+        yield _measured(name, subject, device, batches or usual[0], batch or usual[1], repeats)
 
 
 def _measured(name: str, subject: Subject, device: torch.device, batches: int, size: int, repeats: int) -> Row:
@@ -164,12 +166,12 @@ class _TimedProbe(Probe):
     """A probe that looks after every epoch and knows how long it did."""
 
     def __init__(self, network: ProbedNetwork, feed: Feed, device: torch.device) -> None:
-        images = [x.to(device) for x, _ in feed.unaugmented(PROBED_IMAGES, at_once(feed))]
+        images = [x.to(device) for x, _ in feed.unaugmented(PROBED_IMAGES, at_once(feed, device))]
         super().__init__(Duration(1), network, None, images)
         self.times: list[float] = []
         self._device = device
 
-    def __call__(self, step: int, state: State) -> Probed:
+    def __call__(self, step: int, state: Snapshot) -> Probed:
         settle(self._device)
         since = time.perf_counter()
         seen = super().__call__(step, state)

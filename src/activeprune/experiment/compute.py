@@ -27,6 +27,7 @@ from ..data import Dataset, Feed
 from ..machine import described
 from ..machine import device as usable_device
 from ..neurons import DeadNeurons
+from ..neurons.again import Removed
 from ..training import Checkpoint, Epoch, Result, Training
 from ..training.duration import Duration
 from ..training.engine import Eager
@@ -211,11 +212,12 @@ class Compute:
         )  # fmt: skip
 
     def _measured(self, step: Measure) -> DeadNeurons:
-        masks = None if step.masks is None else self._masks(step.masks).to(self.device)
-        feed = self.feed(step.training, step.seed)
-        images = feed.unaugmented(step.images, at_once(feed))
+        device, feed = usable_device(self.device), self.feed(step.training, step.seed)
+        masks = None if step.masks is None else self._masks(step.masks).to(device)
+        images = feed.unaugmented(step.images, at_once(feed, device))
         try:
-            return self._looked_at(step.training, Measure).dead_neurons(self._state(step.network), masks, images)
+            network = self._looked_at(step.training, Measure)
+            return network.dead_neurons(self._state(step.network), Removed(masks), images)
         except InputError as error:  # a network without activations, say
             raise StepFailed(f"seed {step.seed} measure {step.key}: {error}") from error
 
@@ -225,12 +227,12 @@ class Compute:
         if every is None:
             return None
         device = usable_device(self.device)
-        batches = [x.to(device) for x, _ in feed.unaugmented(PROBED_IMAGES, at_once(feed))]
+        batches = [x.to(device) for x, _ in feed.unaugmented(PROBED_IMAGES, at_once(feed, device))]
         network = self._looked_at(step.training, Train)
         return Probe(every, network, None if masks is None else masks.to(device), batches)
 
     def _new_network(self, training: Training, of: type[Step]) -> ProbedNetwork:
-        return ProbedNetwork(self._model(training, seed=0).to(self.device))
+        return ProbedNetwork(self._model(training, seed=0).to(self.device), recorded=of is Train)
 
     def _scoring(self, step: Prune, count: int) -> Iterator[tuple[Tensor, Tensor]]:
         return self.feed(step.training, step.seed).scoring(step.cycle, count)

@@ -1,6 +1,7 @@
 """Sums of bytes that are 0 or 1, eight bytes to an addition.
 
-Torch sums bytes one by one. Read as 64-bit words, up to 255 rows can be added before a byte runs over into the next.
+On a CPU torch sums bytes one by one. Read as 64-bit words, up to 255 rows can be added before a byte runs over into the
+next.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ def summed(ones: Tensor) -> Tensor:
     tensor([1000], dtype=torch.int32)
     """
     a, k, b = ones.shape
+    if ones.device.type != "cpu":
+        return ones.sum(1, dtype=torch.int32)  # as fast as its memory, and one kernel
     if b == 1 and k > 1 and k % LANES == 0:
         return summed(ones.view(a, k // LANES, LANES)).sum(1, dtype=torch.int32)[:, None]
     if b % LANES:
@@ -43,4 +46,5 @@ def over_maps(ones: Tensor, axis: int) -> Tensor:
     before, after = prod(ones.shape[1:axis]), prod(ones.shape[axis + 1 :])
     if after == 1:
         return summed(ones.view(samples, before, channels))
-    return summed(ones.view(-1, after, 1)).view(samples, before, channels).sum(1, dtype=torch.int32)
+    maps = summed(ones.view(-1, after, 1)).view(samples, before, channels)
+    return maps.sum(1, dtype=torch.int32) if before > 1 else maps[:, 0]

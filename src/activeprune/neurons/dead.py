@@ -22,7 +22,7 @@ from ..core.randomness import stable_seed, torchs_own
 from .attribution import Attribution, Unfed
 from .rates import DeadNeurons, Rates, Unattributed, rates_of, rates_without_identity, together
 from .sparsity import Companions, Spread, weight_spreads
-from .watching import Tally, Watch
+from .watching import Tally, Watch, on_cpu
 
 THRESHOLD = 1e-2  # below which an output of GELU, SiLU, Mish or Hardswish counts as 0
 
@@ -135,7 +135,6 @@ class DeadNeuronCounter:
 
     def add(self, batch: Batch) -> None:
         """Runs one batch: a tensor, a pair (input, target) or a dict of model arguments, on the model's device."""
-        arguments, keywords = inputs_of(batch)
         size = size_of(batch)
         if not size:
             return
@@ -147,9 +146,14 @@ class DeadNeuronCounter:
         with torchs_own, torch.random.fork_rng(devices), torch.inference_mode(False), torch.no_grad(), mode:
             if self._training:
                 _seed(stable_seed(0, "neurons", self.samples), devices)
-            with watch.one_pass(size), _as_it_was(self._model):
-                functional_call(self._model, self._tensors, arguments, keywords)
+            with _as_it_was(self._model):
+                self._run(watch, batch, size)
         self.samples += size
+
+    def _run(self, watch: Watch, batch: Batch, size: int) -> None:
+        arguments, keywords = inputs_of(batch)
+        with watch.one_pass(size):
+            functional_call(self._model, self._tensors, arguments, keywords)
 
     def result(self) -> DeadNeurons:
         """The rates of all samples so far."""
@@ -159,9 +163,8 @@ class DeadNeuronCounter:
         if not watch.names:
             raise InputError(f"{type(self._model).__name__} calls no activation function whose output can be dead")
         self._check_patterns(list(watch.names))
-        regular = len(watch.orders) == 1
-        tallies = {name: tally.on_cpu() for name, tally in watch.tallies.items()}
-        unfed = self._attribution.unfed(tallies, watch.most_calls, self._masks, regular)
+        tallies = on_cpu(watch.tallies)
+        unfed = self._unfed(watch, tallies)
         units = {name: _unit_rates(tally, unfed[name]) for name, tally in tallies.items()}
         channels = {
             name: rates_of(tally.channels, unfed[name].channels, tally.samples)
@@ -175,6 +178,9 @@ class DeadNeuronCounter:
             unattributed=(*_unattributed(unfed), *self._unseen(watch)),
             companions=self._companions(tallies),
         )
+
+    def _unfed(self, watch: Watch, tallies: Mapping[str, Tally]) -> dict[str, Unfed]:
+        return self._attribution.unfed(tallies, watch.most_calls, self._masks, regular=len(watch.orders) == 1)
 
     def _watching(self, first: Batch) -> Watch:
         if self._watch is None:

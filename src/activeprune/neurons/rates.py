@@ -122,7 +122,9 @@ def rates_of(times_dead: Tensor, unfed: Tensor | None, samples: int) -> Rates:
     0.5625
     """
     all_of_them = _how_many(times_dead, samples)
-    static = torch.zeros_like(all_of_them) if unfed is None else _how_many(times_dead[unfed], samples)
+    static = (
+        torch.zeros_like(all_of_them) if unfed is None else _how_many(times_dead[unfed.to(times_dead.device)], samples)
+    )
     fed = all_of_them - static
     times = torch.arange(samples + 1)
     peak = int(fed.nonzero().max()) if bool(fed.any()) else 0

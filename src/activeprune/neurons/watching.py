@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from types import FrameType
@@ -17,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 from ..core.graph import Naming, kind_of
 from ..core.graph.activations import NEAR_ZERO, OPERATORS
 from .bytes import over_maps, over_samples
+from .carrying import CPU, carried
 from .sparsity import spreads
 
 ARGUMENTS = {  # what the arguments after the tensor are called, where they matter
@@ -28,6 +29,7 @@ ARGUMENTS = {  # what the arguments after the tensor are called, where they matt
 }
 CONVOLUTIONS = {f"conv{transposed}{n}d" for transposed in ("", "_transpose") for n in (1, 2, 3)}
 PRODUCTS = {"linear", "addmm", "matmul", "rmatmul", "mm", "bmm", "baddbmm", "einsum"}
+SMALL = 1 << 17  # counts of so many neurons are brought to the CPU
 CALL = nn.Module._call_impl.__code__
 
 
@@ -55,22 +57,29 @@ class Tally:
         maps = over_maps(dead, axis + 1)
         self._add_units(dead, maps)
         self.channels += (maps >= math.ceil(share * size - 1e-9)).sum(0, dtype=torch.int32)
-        self.samples += len(dead)
-        self.neurons = max(self.neurons, dead[0].numel())
+        self.more(len(dead), dead[0].numel(), dead.numel())
 
-    def on_cpu(self) -> Tally:
-        """The counts so far, where many small questions are answered sooner than on a GPU."""
-        found = copy(self)
-        for name, value in vars(self).items():
-            if isinstance(value, Tensor):
-                setattr(found, name, value.cpu())
-        return found
+    def more(self, samples: int, neurons: int, counted: int) -> None:
+        """Notes how much was counted."""
+        self.samples += samples
+        self.neurons = max(self.neurons, neurons)
+        self.counted += counted
+
+    def clear(self) -> None:
+        """Forgets all counts; the tensors keep their places."""
+        for tensor in self.tensors().values():
+            tensor.zero_()
+        self.samples = self.neurons = self.counted = 0
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What is counted on the device, by attribute."""
+        return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
 
     def add_loose(self, dead: Tensor, samples: int) -> None:
         """Counts units of which one does not know to which sample they belong; channels are at the last axis."""
         self._lose_identity()
         self._add_units(dead, dead.reshape(-1, dead.shape[-1]))
-        self.neurons = max(self.neurons, dead.numel() // samples)
+        self.more(0, dead.numel() // samples, dead.numel())
 
     def _add_units(self, dead: Tensor, maps: Tensor) -> None:
         if self.units is not None and self.units.shape != dead.shape[1:]:
@@ -79,7 +88,6 @@ class Tally:
             self.units += over_samples(dead)
         else:
             self.by_channel += maps.sum(0)
-        self.counted += dead.numel()
 
     def _lose_identity(self) -> None:
         if self.units is not None:
@@ -202,6 +210,16 @@ class Watch(TorchFunctionMode):
         if dtype not in self._memories or self._memories[dtype].numel() < shape.numel():
             self._memories[dtype] = torch.empty(shape.numel(), dtype=dtype)
         return self._memories[dtype][: shape.numel()].view(shape)
+
+
+def on_cpu(tallies: Mapping[str, Tally]) -> dict[str, Tally]:
+    """The counts, but for the largest, where many questions are answered sooner than on a GPU; all go there at once."""
+    found = {name: copy(tally) for name, tally in tallies.items()}
+    everything = [(tally, name, tensor) for tally in found.values() for name, tensor in tally.tensors().items()]
+    places = [place for place in everything if place[2].numel() <= SMALL]
+    for (tally, name, _), tensor in zip(places, carried([tensor for _, _, tensor in places], CPU), strict=True):
+        setattr(tally, name, tensor)
+    return found
 
 
 def sample_shape(shape: Sequence[int], samples: int) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ from ..core.calling import eval_mode
 from ..core.errors import InputError
 from ..core.masks import Masks
 from ..core.randomness import torchs_own
+from ..core.recording import recorded_by
 from ..data import Feed, Part, Shelf, resized, scaled, shown
 from .counts import BatchCounts
 from .engine import EVALUATED, Lane
@@ -105,11 +106,7 @@ class Captured:
             here.wait_stream(lane.stream)
         torch.cuda.synchronize(self.device)
         graph = torch.cuda.CUDAGraph()
-        with (
-            self._explained(),
-            torch.cuda.stream(here),  # which is the current one again, too, if the capture does not end well
-            torch.cuda.graph(graph, capture_error_mode="thread_local"),  # another thread may be pruning
-        ):
+        with self._explained(), recorded_by(graph, self.device):
             self._record()
         return graph
 
@@ -133,9 +130,6 @@ class Captured:
         try:
             yield
         except RuntimeError as error:
-            # a capture that was broken off leaves torch's generator in the belief that it goes on; a copy has none
-            generator = torch.cuda.default_generators[self.device.index or 0]
-            generator.graphsafe_set_state(generator.clone_state())
             cause: BaseException | None = error
             while cause is not None and not isinstance(cause, torch.cuda.OutOfMemoryError):
                 cause = cause.__context__

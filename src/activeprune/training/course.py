@@ -10,10 +10,10 @@ from torch import Tensor
 
 from ..core.errors import InputError
 from ..data import Feed, Part
-from .engine import Lane, Snapshot
+from .engine import Lane
 from .member import Score
 from .probe import Probe
-from .result import Checkpoint, Epoch, Failure, Result, State
+from .result import Checkpoint, Epoch, Failure, Result, Snapshot, State
 from .settings import Training
 
 
@@ -65,8 +65,8 @@ class Course:
     def look(self) -> None:
         """Through the probe, where that is due. To be asked in the middle of an epoch; between two, it is."""
         if self._probe is not None and self._due and self._due[0] == self._step:
-            state = self.lane.snapshot()() if self.left else self.good
-            self.probed.append(self._probe(self._due.pop(0), state))
+            now = self.lane.snapshot() if self.left else lambda: self.good
+            self.probed.append(self._probe(self._due.pop(0), now))
 
     def judge(self) -> bool:
         """Whether the steps of the epoch went well; to be asked when none is left."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Protocol
 
@@ -13,10 +13,8 @@ from ..core.masks import Masks
 from ..core.randomness import stable_seed, torchs_own
 from ..data import Feed, Part
 from .member import Batch, Member, Score
-from .result import State
+from .result import Snapshot, State
 from .settings import Training
-
-Snapshot = Callable[[], State]
 
 EVALUATED: tuple[Part, ...] = ("validation", "test")
 

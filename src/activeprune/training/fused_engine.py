@@ -11,11 +11,11 @@ from ..core.errors import InputError, listed
 from ..core.masks import Masks
 from ..data import Dataset, Feed, Images, Part, Shelf
 from ..networks.cifar_resnet import CifarResNet
-from .engine import EVALUATED, Lane, Snapshot
+from .engine import EVALUATED, Lane
 from .fused import FusedResNets, why_not
 from .fused.layout import MOMENTUM
 from .member import Score
-from .result import State
+from .result import Snapshot, State
 from .settings import Training
 from .tables import Tables
 from .unavailable import EngineUnavailable

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -19,6 +19,7 @@ from torch import Tensor
 from ..core.errors import InputError
 
 State = dict[str, Tensor]
+Snapshot = Callable[[], State]  # of a moment; asked later, it brings the state to the CPU
 EarlyStop = Literal["best_validation", "best_validation_loss", "last"]
 
 

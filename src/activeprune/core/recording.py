@@ -1,0 +1,30 @@
+"""CUDA graphs: work that is launched once, recorded, and replayed from then on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from .randomness import torchs_own
+
+
+@contextmanager
+def recorded_by(graph: torch.cuda.CUDAGraph, device: torch.device) -> Iterator[None]:
+    """Records what this thread launches; others may go on, but for drawing random numbers.
+
+    What cannot be recorded, such as waiting for the device, raises RuntimeError, and leaves everything as it was.
+    """
+    with torchs_own:
+        try:
+            with (
+                torch.cuda.stream(torch.cuda.current_stream(device)),  # which is the current one afterwards in any case
+                torch.cuda.graph(graph, capture_error_mode="thread_local"),
+            ):
+                yield
+        except RuntimeError:
+            # a capture that was broken off leaves torch's generator in the belief that it goes on; a copy has none
+            generator = torch.cuda.default_generators[device.index or 0]
+            generator.graphsafe_set_state(generator.clone_state())
+            raise
