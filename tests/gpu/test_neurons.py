@@ -7,6 +7,7 @@ from torch import nn
 import activeprune as ap
 from activeprune.neurons import DeadNeuronCounter
 from activeprune.neurons.again import Removed, RepeatedCounter
+from activeprune.neurons.bytes import summed
 from tests.helpers import random_masks
 
 pytestmark = [
@@ -100,3 +101,9 @@ def test_a_model_that_waits_for_the_device_is_run_each_time() -> None:
         looked_at(counter, model, Removed(None), [x.cuda() for x in images()])
     assert not counter._records
     torch.rand(1, device="cuda")  # the generator is whole
+
+
+@pytest.mark.parametrize("shape", [(1, 4096, 64), (3, 3240, 16), (5, 1024, 1), (2, 1021, 8), (4, 49, 3), (7, 1, 8)])
+def test_sums_of_bytes(shape: tuple[int, int, int]) -> None:
+    ones = (torch.rand(shape, device="cuda") < 0.9).view(torch.uint8)
+    assert torch.equal(summed(ones), ones.int().sum(1, dtype=torch.int32))

@@ -1,7 +1,7 @@
 """Sums of bytes that are 0 or 1, eight bytes to an addition.
 
-On a CPU torch sums bytes one by one. Read as 64-bit words, up to 255 rows can be added before a byte runs over into the
-next.
+Torch sums bytes one by one, on a GPU even after it has copied each into four. Read as 64-bit words, up to 255 rows can
+be added before a byte runs over into the next.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from torch import Tensor
 
 LANES = 8  # bytes in a word
 MOST = 255  # that a byte can hold
+FEW = 16  # rows that are too few to be worth a sum of their own
 
 
 def summed(ones: Tensor) -> Tensor:
@@ -22,13 +23,14 @@ def summed(ones: Tensor) -> Tensor:
     tensor([1000], dtype=torch.int32)
     """
     a, k, b = ones.shape
-    if ones.device.type != "cpu":
-        return ones.sum(1, dtype=torch.int32)  # as fast as its memory, and one kernel
     if b == 1 and k > 1 and k % LANES == 0:
         return summed(ones.view(a, k // LANES, LANES)).sum(1, dtype=torch.int32)[:, None]
     if b % LANES:
         return ones.sum(1, dtype=torch.int32)
     words = ones.view(torch.int64)
+    rows = next(rows for rows in range(min(k, MOST), 0, -1) if k % rows == 0)
+    if ones.device.type != "cpu" and rows >= FEW:  # three kernels, where all of `ones` is read once
+        return words.view(a, k // rows, rows, -1).sum(2).view(torch.uint8).sum(1, dtype=torch.int32)
     total = torch.zeros(a, b, dtype=torch.int32, device=ones.device)
     for part in torch.split(words, MOST, 1):
         total += part.sum(1).view(torch.uint8)

@@ -121,21 +121,18 @@ def rates_of(times_dead: Tensor, unfed: Tensor | None, samples: int) -> Rates:
     >>> rates_of(torch.tensor([0, 1, 4, 4]), torch.tensor([False, False, False, True]), samples=4).as_dict()["total"]
     0.5625
     """
-    all_of_them = _how_many(times_dead, samples)
-    static = (
-        torch.zeros_like(all_of_them) if unfed is None else _how_many(times_dead[unfed.to(times_dead.device)], samples)
-    )
-    fed = all_of_them - static
-    times = torch.arange(samples + 1)
-    peak = int(fed.nonzero().max()) if bool(fed.any()) else 0
+    if unfed is not None:
+        unfed = unfed.to(times_dead.device)
+    fed = times_dead if unfed is None else times_dead[~unfed]
+    bins = times_dead.flatten().long() * BINS // samples + (times_dead.flatten() > 0)
     return Rates(
         neurons=times_dead.numel(),
         counted=times_dead.numel() * samples,
-        dead=int((all_of_them * times).sum()),
-        dead_static=int((static * times).sum()),
-        never_active=int(fed[samples]),
-        histogram=_histogram(all_of_them),
-        peak=peak / samples,
+        dead=int(times_dead.sum()),
+        dead_static=0 if unfed is None else int(times_dead[unfed].sum()),
+        never_active=int((fed == samples).sum()),
+        histogram=tuple(torch.bincount(bins, minlength=BINS + 2).tolist()),
+        peak=int(fed.max()) / samples if fed.numel() else 0.0,
     )
 
 
@@ -159,18 +156,6 @@ def together(layers: Mapping[str, Rates]) -> Granularity:
         peak=_largest(part.peak for part in parts),
         layers=dict(layers),
     )
-
-
-def _how_many(times_dead: Tensor, samples: int) -> Tensor:
-    """For 0, 1, ... samples the number of neurons that were dead so often."""
-    return torch.bincount(times_dead.flatten(), minlength=samples + 1).cpu()
-
-
-def _histogram(how_many: Tensor) -> tuple[int, ...]:
-    samples = len(how_many) - 1
-    between = torch.arange(1, samples) * BINS // samples
-    bins = torch.zeros(BINS, dtype=torch.int64).index_add_(0, between, how_many[1:samples])
-    return (int(how_many[0]), *bins.tolist(), int(how_many[samples]))
 
 
 def _largest(numbers: Iterable[float | None]) -> float | None:
