@@ -96,19 +96,19 @@ _TEX = {
 
 
 def latex(table: Table) -> str:
-    r"""A booktabs table with caption and notes.
+    r"""A booktabs table with caption and notes, made smaller where it would be too wide or too long for a page.
 
     >>> print(latex(Table("t", ("λ", "b"), ((cell("50 %"), cell("1", bold=True)),))))
     \begin{table}[htbp]
     \centering
     \caption{t}
-    \begin{tabular}{ll}
+    \fitted{\begin{tabular}{ll}
     \toprule
     $\lambda$ & b \\
     \midrule
     50 \% & \textbf{1} \\
     \bottomrule
-    \end{tabular}
+    \end{tabular}}
     \end{table}
     <BLANKLINE>
     """
@@ -116,14 +116,15 @@ def latex(table: Table) -> str:
     lines = [
         r"\begin{table}[htbp]",
         r"\centering",
+        *([r"\scriptsize"] if len(rows) > PAGE else []),
         f"\\caption{{{escaped(table.title)}}}",
-        f"\\begin{{tabular}}{{{''.join(map(_column, zip(*_texts(table), strict=True)))}}}",
+        f"\\fitted{{\\begin{{tabular}}{{{''.join(map(_column, zip(*_texts(table), strict=True)))}}}",
         r"\toprule",
         " & ".join(map(escaped, table.head)) + r" \\",
         r"\midrule",
         *rows,
         r"\bottomrule",
-        r"\end{tabular}",
+        r"\end{tabular}}",
         *(f"\\par\\footnotesize {escaped(note)}" for note in table.notes),
         r"\end{table}",
     ]
@@ -131,6 +132,10 @@ def latex(table: Table) -> str:
 
 
 LONGEST = 40  # characters that a column may have before its lines are broken
+PAGE = 30  # rows that a page has at its usual size
+PREAMBLE = r"""% needs \usepackage{booktabs,graphicx}
+\providecommand{\fitted}[1]{\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{#1}}
+"""
 
 
 def _texts(table: Table) -> list[tuple[str, ...]]:

@@ -11,7 +11,7 @@ from ..experiment.files import write_text
 from ..experiment.runs import Run
 from .claims import claims_table
 from .gathering import Gathered, gathered
-from .layout import Section, csv, escaped, latex, markdown, safe
+from .layout import PREAMBLE, Section, csv, escaped, latex, markdown, safe
 from .sweeps import sweep_tables
 from .tables import accuracy_table, section
 
@@ -60,7 +60,7 @@ def _markdown(made: Iterable[Section]) -> str:
 
 
 def _latex(made: Iterable[Section]) -> str:
-    blocks = ["% needs \\usepackage{booktabs}\n"]
+    blocks = [PREAMBLE]
     for one in made:
         notes = [f"\\par\\noindent {escaped(note)}\n" for note in one.notes]
         blocks += [f"\\section*{{{escaped(one.title)}}}\n", *notes, *map(latex, one.tables)]
