@@ -91,3 +91,15 @@ def test_odd_points_of_the_paper_are_said() -> None:
 @pytest.mark.parametrize("changes", [{"p": 0.3}, {"method": "lamp"}, {"network": "resnet8"}, {"data": "cifar100"}])
 def test_another_experiment_has_no_table(changes: dict) -> None:
     assert accuracies(read_study("table1", changes)) is None
+
+
+def test_of_an_ablations_variants_in_a_main_table_only_they_are_compared_with_the_ablation() -> None:
+    study = read_study("table1", {"variants": ["plain", "ap_lite", "ap_pro", "no_rewind"]})
+    found, main, ablation = accuracies(study), accuracies(read_study("table1")), read_study("ablation-resnet20")
+    other = accuracies(ablation)
+    assert found is not None
+    assert main is not None
+    assert other is not None
+    assert found.name == "table1"
+    assert found.rows == {**main.rows, "no_rewind": other.rows["no_rewind"]}
+    assert any("no_rewind are from its ablation" in note for note in found.notes)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from math import log
 from typing import Any
@@ -67,8 +67,9 @@ def experiment_of(study: Study) -> tuple[str, str, str]:
 def accuracies(study: Study) -> Published | None:
     """The paper's accuracies for this network, data and method; None where it has none.
 
-    A study with an ablation's variants is compared with the ablation's table; one of plain and AP-Lite with the q
-    sweep, if it has a q of the sweep that is not the usual one, or reports no other cycles; any other with tables 1-6.
+    A study with an ablation's variants is compared with the ablation's table, if that has more of its cells than the
+    one of tables 1-6; one of plain and AP-Lite with the q sweep, if it has a q of the sweep that is not the usual one,
+    or reports no other cycles; any other with tables 1-6, and its variants that only the ablation has with that.
     """
     named = _tables(study)
     chosen = _chosen(study, named)
@@ -76,7 +77,9 @@ def accuracies(study: Study) -> Published | None:
         return None
     table = named[chosen]
     rows = _sweep_rows(table, study.q) if chosen.startswith(SWEEP) else _rows(table)
-    return _published(study, chosen, table, rows)
+    found = _published(study, chosen, table, rows)
+    ablation = _first(named, "ablation")
+    return found if ablation is None or not chosen.startswith("table") else _beside(found, study, named[ablation])
 
 
 def dead_rates(study: Study) -> Published | None:
@@ -122,17 +125,34 @@ def _same(study: Study, table: Mapping[str, Any], method: str) -> bool:
 
 
 def _chosen(study: Study, named: Mapping[str, Mapping[str, Any]]) -> str | None:
-    def first(kind: str) -> str | None:
-        return next((name for name in named if name.startswith(kind)), None)
-
-    if {"solo", "no_rewind"} & set(study.variants) and (ablation := first("ablation")):
-        return ablation
-    sweep = first(SWEEP)
+    ablation, main = _first(named, "ablation"), _first(named, "table")
+    if ablation is not None and {"solo", "no_rewind"} & set(study.variants):
+        return max((main, ablation), key=lambda name: 0 if name is None else _shared(study, named[name]))
+    sweep = _first(named, SWEEP)
     if sweep is not None and "ap_lite" in study.variants and set(study.variants) <= {"plain", "ap_lite"}:
         cells = _sweep_rows(named[sweep], study.q)[named[sweep]["variant"]]
         if cells and (study.q != _own_study(named[sweep]["training_of"]).q or set(study.reported) <= cells.keys()):
             return sweep
-    return first("table")
+    return main
+
+
+def _first(named: Iterable[str], kind: str) -> str | None:
+    return next((name for name in named if name.startswith(kind)), None)
+
+
+def _shared(study: Study, table: Mapping[str, Any]) -> int:
+    """How many cells of a table a study reports."""
+    return sum(len(cells.keys() & set(study.reported)) for row, cells in _rows(table).items() if row in study.variants)
+
+
+def _beside(found: Published, study: Study, ablation: Mapping[str, Any]) -> Published:
+    """The same with the ablation's numbers of those variants that only it has."""
+    asked = set[str](study.variants) - found.rows.keys()
+    more = {row: cells for row, cells in _rows(ablation).items() if row in asked}
+    if not more:
+        return found
+    note = f"the paper's numbers of {', '.join(more)} are from its ablation, whose AP-Lite is not that of {found.name}"
+    return replace(found, rows={**found.rows, **more}, notes=(*found.notes, note))
 
 
 def _rows(table: Mapping[str, Any]) -> dict[str, dict[int, Value]]:
