@@ -103,5 +103,4 @@ def undone(training: Training) -> Training:
 
 
 def failed(training: Training) -> Training:
-    loss = float("nan")
-    return replace(training, accuracy=None, failure={"step": 3, "epoch": 0, "lr": 0.03, "loss": loss})
+    return replace(training, accuracy=None, failure={"step": 3, "epoch": 0, "lr": 0.03, "loss": "nan"})

@@ -167,11 +167,16 @@ def read_json(path: Path, *keys: str) -> dict[str, Any]:
 
 def write_text(path: Path, text: str) -> None:
     """Under another name first, so that nobody sees half a file."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """The same for bytes."""
     part = temporary(path)
     with explained("file", path):
         make(path.parent)
         try:
-            write(part, text.encode())
+            write(part, data)
             os.replace(part, path)
         except BaseException:
             discard(part)

@@ -119,7 +119,14 @@ def _measured(step: Measure | None, store: Store) -> Rates | None:
 def _looks(training: Train, plan: Plan, store: Store) -> tuple[Mapping[str, Any], ...]:
     every = plan.probed.get(training.key)
     content = None if every is None else _part(store, training.key, probe_part(every))
-    return () if content is None else tuple(seen for seen in json.loads(content)["probed"] if "unit" in seen)
+    probed = [] if content is None else json.loads(content)["probed"]
+    return tuple(_in_all(seen) for seen in probed if "unit" in seen)
+
+
+def _in_all(seen: Mapping[str, Any]) -> dict[str, Any]:
+    """What was seen of the whole network; its layers, at every look, would be most of a report."""
+    rates = {of: {what: seen[of][what] for what in ("static", "dynamic")} for of in ("unit", "channel")}
+    return {"step": seen["step"], **rates}
 
 
 def _densities(key: str, store: Store) -> dict[str, float]:

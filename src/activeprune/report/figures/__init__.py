@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from ...core.registry import summary_of
+from ...experiment.files import write_bytes
 from ..gathering import Gathered
 from .along_density import accuracy, dead_neurons, size_and_operations
 from .along_time import dead_neurons_in_training, learning_curves
@@ -67,12 +68,13 @@ def _laid_out(figure: Figure) -> None:
 
 
 def write_figures(gathered: Gathered, folder: Path) -> list[Path]:
-    """Writes NAME.svg, NAME.pdf and NAME.png of every figure that the run has something for."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Writes NAME.svg, NAME.pdf and NAME.png of every figure that the run has something for; older ones go."""
     written = []
     for name, figure in drawn(gathered):
         for form in NO_DATE:
             path = folder / f"{name}.{form}"
-            path.write_bytes(rendered(figure, form))
+            write_bytes(path, rendered(figure, form))
             written.append(path)
+    for path in {folder / f"{name}.{form}" for name in FIGURES for form in NO_DATE}.difference(written):
+        path.unlink(missing_ok=True)
     return written
