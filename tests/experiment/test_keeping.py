@@ -2,17 +2,19 @@
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 import activeprune as ap
 from activeprune.data import ahead, draws
+from activeprune.experiment.executors import Local
 from activeprune.experiment.leases import Leases
 from activeprune.experiment.observer import Observer
 from activeprune.experiment.plan import RECORD
 from activeprune.experiment.runs import Run
-from activeprune.experiment.steps import Prune, Step, Train
+from activeprune.experiment.steps import Measure, Prune, Step, Train
 from activeprune.experiment.store import FolderStore
 from activeprune.training.loop import train_together
 from tests.experiment.test_run import contents
@@ -229,3 +231,30 @@ def test_where_a_checkpoint_goes_on_its_next_epoch_is_drawn(tmp_path: Path, draw
     run.go(pack=3)
     first = {(seed, epoch) for seed, epoch, elsewhere in drawn if elsewhere}
     assert first == {(0, 2), (1, 2), (2, 1), (0, 0), (1, 0), (2, 0)}  # the last ones are of the retrainings
+
+
+def test_nothing_is_measured_while_a_pack_waits_for_a_pruning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The network before its training could be measured as soon as it is pruned, and its training could begin, too."""
+    pruning: set[str] = set()
+    met: list[set[str]] = []
+    one = Local.one
+
+    def watched(local: Local, step: Step, *rest) -> None:
+        if isinstance(step, Measure):
+            met.append({*pruning})
+        one(local, step, *rest)
+        pruning.discard(step.key)
+
+    monkeypatch.setattr(Local, "one", watched)
+    run = run_of(tmp_path, measure="dnr", variants=["plain", "ap_lite"], seeds=3)
+    submit = ThreadPoolExecutor.submit
+
+    def submitted(pool: ThreadPoolExecutor, work, *arguments):
+        pruning.update(step.key for step in arguments if isinstance(step, Prune))
+        return submit(pool, work, *arguments)
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", submitted)
+    outcome = run.go(pack=3)
+    assert outcome.failed == outcome.blocked == ()
+    assert len(met) == sum(isinstance(step, Measure) for step in run.plan.steps.values()) > 0
+    assert not any(met)

@@ -127,14 +127,20 @@ class _Shift:
         with self._lock:
             for step in [] if self.over else self.queue.take(_no_trainings, wait=False):
                 if isinstance(step, Measure):
-                    measure = self._measuring.submit(self.others.one, step, self.queue, self.queue.observer)
-                    self.measuring.add(measure)
+                    self.measuring.add(self._measuring.submit(self._measure, step))
                 else:
                     self.under_way.add(self._pruning.submit(self._prune, step))
 
     def _prune(self, step: Step) -> None:
         self.others.one(step, self.queue, self.queue.observer)
         self._prepare(self._rooms.get)
+
+    def _measure(self, step: Step) -> None:
+        """When all that the next pack waits for is done: until it is trained, the device has time."""
+        with self._lock:
+            first = {*self.under_way}
+        wait(first)
+        self.others.one(step, self.queue, self.queue.observer)
 
     def _next(self) -> _Pack | None:
         """The pack that is prepared, or one that is full, or what there is if nothing can add to it."""
