@@ -19,6 +19,7 @@ from ...experiment.reading import written
 from ...experiment.search import folder_name
 from ...experiment.study import Study
 from ..cells import bare, columns
+from ..figures.reference import accuracies, dynamic_rates
 from ..figures.style import VARIANTS
 from ..gathering import Gathered
 from ..origin import Origin
@@ -89,11 +90,8 @@ def _run(run: Gathered, number: int, origin: Origin, images: bool) -> tuple[dict
         "facts": _facts(run),
         "yaml": written(run.study),
         "variants": [(variant, VARIANTS[variant].label, swatch(variant)) for variant in run.study.variants],
-        "cycles": [
-            (cycle, f"{bare(head)}" if "cycle" in head else f"{bare(head)} (cycle {cycle})")
-            for cycle, head in columns(run).items()
-        ],
-        "published": any('show": "paper' in json.dumps(plot) for plot in plots),
+        "cycles": _cycles(run),
+        "published": bool(accuracies(run.study)[1] or dynamic_rates(run.study)),
         "seeds": len(run.study.seeds),
         "figures": along,
         "timed": any(figure.name in ALONG_TIME for figure in along),
@@ -105,6 +103,13 @@ def _run(run: Gathered, number: int, origin: Origin, images: bool) -> tuple[dict
         "versions": versions(run),
     }
     return told, {"id": f"run-{number}", "plots": plots + maps, **arrays.as_dict()}
+
+
+def _cycles(run: Gathered) -> list[tuple[int, str]]:
+    """Those that something was found of, by λ."""
+    done = {training.cycle for training in run.trainings if training.accuracy is not None}
+    heads = {cycle: bare(head) for cycle, head in columns(run).items() if cycle in done}
+    return [(cycle, head if "cycle" in head else f"{head} (cycle {cycle})") for cycle, head in heads.items()]
 
 
 def _state(run: Gathered) -> str:

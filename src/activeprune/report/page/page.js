@@ -7,7 +7,7 @@
   const packed = new Blob([bytes(document.getElementById("payload").textContent)]);
   const payload = await new Response(packed.stream().pipeThrough(new DecompressionStream("gzip"))).json();
   const dark = matchMedia("(prefers-color-scheme: dark)");
-  Bokeh.set_log_level("warn");
+  Bokeh.set_log_level("error"); // a plot whose variants are all switched off is none
   const drawn = []; // models of the plots that have come into sight, and the run that each belongs to
 
   // What was chosen outlives a reload, but not the tab.
@@ -33,10 +33,8 @@
     const look = (model.tags || []).find((tag) => tag && tag.colour);
     if (look) {
       const own = payload.schemes[isDark() ? "dark" : "light"][look.colour];
-      const glyph = model.glyph || model;
-      if ("line_color" in glyph && !(model.glyph && "size" in glyph && !look.hollow && glyph.line_color == null)) {
-        glyph.line_color = model.glyph ? { value: own } : own;
-      }
+      const glyph = model.glyph || model; // an error bar has its colours itself
+      if ("line_color" in glyph && glyph.line_color?.value !== null) glyph.line_color = { value: own };
       if ("fill_color" in glyph) glyph.fill_color = { value: look.hollow ? property("paper") : own };
     }
     for (const [name, value] of Object.entries({
@@ -180,13 +178,15 @@
     scrollTo(0, remembered.get("scroll") || 0);
     pause.checked = remembered.get("pause") || false;
     pause.addEventListener("change", () => { remembered.set("pause", pause.checked); left = payload.live; });
-    setInterval(() => {
+    const tick = () => {
       next.textContent = pause.checked ? ", paused" : `, next in ${left} s`;
       if (pause.checked) return;
       if (left-- <= 0) {
         remembered.set("scroll", scrollY);
         location.reload();
       }
-    }, 1000);
+    };
+    tick();
+    setInterval(tick, 1000);
   }
 })();

@@ -120,13 +120,11 @@ def draw_variant(plot: Any, variant: str, found: Sequence[Spot], scale: float = 
     if not found:
         return
     means = ColumnDataSource(_rounded(_means(found, scale)))
-    seen, colour = {"variant": variant}, {"colour": variant}
-    _band(plot, means, {**seen, "show": "band"}, colour)
-    _line(plot, variant, means, seen)
-    marks = plot.scatter(
-        "x", "mean", source=means, size=MARK, marker=marker(variant), line_color=None, tags=[seen, colour]
-    )
-    _coloured(marks, variant)
+    seen = {"variant": variant}
+    _band(plot, means, variant)
+    _line(plot, means, variant)
+    marks = plot.scatter("x", "mean", source=means, size=MARK, marker=marker(variant), line_color=None)
+    _told(marks, seen, variant)
     hover(plot, [marks], {"": VARIANTS[variant].label, "λ": "@density", "mean": "@said", "seeds": "@seeds"})
     points = {
         "x": np.array([spot.x for spot in found for _ in spot.values], "f4"),
@@ -136,9 +134,9 @@ def draw_variant(plot: Any, variant: str, found: Sequence[Spot], scale: float = 
     }
     each = plot.scatter(
         "x", "y", source=ColumnDataSource(points), size=SEED, marker="circle", fill_alpha=0.35, line_alpha=0.8,
-        visible=False, tags=[{**seen, "show": "seeds"}, colour],
+        visible=False,
     )  # fmt: skip
-    _coloured(each, variant)
+    _told(each, {**seen, "show": "seeds"}, variant)
     said = {"": VARIANTS[variant].label, "λ": "@density{0.00} %", "seed": "@seed", "value": "@y{0.000} %"}
     hover(plot, [each], said)
 
@@ -164,8 +162,9 @@ def draw_published(plot: Any, variant: str, points: Sequence[Point], shift: floa
     bars.upper_head = bars.lower_head = None
     plot.add_layout(bars)
     marks = plot.scatter(
-        "x", "mean", source=source, size=MARK, marker=marker(variant), fill_color="white", line_color=colour, tags=tags
+        "x", "mean", source=source, size=MARK, marker=marker(variant), fill_color="white", line_color=colour
     )
+    marks.tags = tags
     hover(plot, [marks], {"": f"{VARIANTS[variant].label}, the paper", "λ": "@density", "mean": "@said"})
 
 
@@ -177,10 +176,9 @@ def draw_chosen(
     `data` are the name that it has them under, and whose choice they follow; `columns` are those to begin with.
     """
     source = ColumnDataSource(_rounded({**columns, **_ends(columns)}), tags=[{"data": data[0], "by": data[1]}])
-    seen = {"variant": variant}
     if "std" in columns:
-        _band(plot, source, {**seen, "show": "band"}, {"colour": variant})
-    line = _line(plot, variant, source, seen)
+        _band(plot, source, variant)
+    line = _line(plot, source, variant)
     hover(plot, [line], {"": VARIANTS[variant].label, **tooltips})
 
 
@@ -239,20 +237,20 @@ def _means(found: Sequence[Spot], scale: float) -> dict[str, list[Any]]:
     }
 
 
-def _band(plot: Any, source: ColumnDataSource, seen: Mapping[str, str], colour: Mapping[str, str]) -> None:
-    band = plot.varea("x", "low", "high", source=source, fill_alpha=BAND, tags=[seen, colour])
-    band.glyph.fill_color = SCHEMES["light"][colour["colour"]]
-    band.level = "underlay"
+def _band(plot: Any, source: ColumnDataSource, variant: str) -> None:
+    band = plot.varea("x", "low", "high", source=source, fill_alpha=BAND, level="underlay")
+    _told(band, {"variant": variant, "show": "band"}, variant)
 
 
-def _line(plot: Any, variant: str, source: ColumnDataSource, seen: Mapping[str, str]) -> Any:
-    line = plot.line(
-        "x", "mean", source=source, line_width=2, line_dash=dashes(VARIANTS[variant].line),
-        tags=[seen, {"colour": variant}],
-    )  # fmt: skip
-    line.glyph.line_color = SCHEMES["light"][variant]
+def _line(plot: Any, source: ColumnDataSource, variant: str) -> Any:
+    line = plot.line("x", "mean", source=source, line_width=2, line_dash=dashes(VARIANTS[variant].line))
+    _told(line, {"variant": variant}, variant)
     return line
 
 
-def _coloured(marks: Any, variant: str) -> None:
-    marks.glyph.fill_color = marks.glyph.line_color = SCHEMES["light"][variant]
+def _told(renderer: Any, seen: Mapping[str, str], variant: str) -> None:
+    """When it is seen, and in whose colour; given to Bokeh at once these tags would be those of its glyph alone."""
+    renderer.tags = [seen, {"colour": variant}]
+    for name in ("fill_color", "line_color"):
+        if getattr(renderer.glyph, name, None) is not None:
+            setattr(renderer.glyph, name, SCHEMES["light"][variant])
