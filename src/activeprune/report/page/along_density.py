@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from itertools import product
+from math import ceil, floor, log10
 from typing import Any
 
-from bokeh.models import BasicTicker, DataRange1d, NumeralTickFormatter
+from bokeh.models import DataRange1d, FixedTicker
 
 from ..cost import Cost, Layer, cost, layers_of_study
 from ..figures.along_density import BESIDE, KINDS, NARROW, PARTS, reported, within
 from ..figures.reference import accuracies, dynamic_rates
 from ..figures.series import Point, dead
 from ..gathering import Gathered, Training
-from .plots import DENSITY, LOW, Panel, Spot, Value, density_axis, draw_published, draw_variant, log_ticks, sheet, spots
+from .plots import DENSITY, LOW, Panel, Spot, Value, density_axis, draw_published, draw_variant, sheet, spots
 
-FEW = 5  # a log axis of a smaller range has ticks at even distances
+MANY = 200  # of the largest to the smallest: an axis with room for few ticks in a decade
 Found = dict[str, list[Spot]]
 
 
@@ -61,14 +62,31 @@ def size_and_operations(run: Gathered) -> list[Panel]:
             plot = sheet(name, "test accuracy (%)", LOW + 30, x_axis_type="log")
             numbers = [spot.x for lines in found.values() for spot in lines]
             plot.x_range = DataRange1d(range_padding=0.06)
-            plot.xaxis.formatter = NumeralTickFormatter(format="0.[0] a")
-            if max(numbers) / min(numbers) < FEW:
-                plot.xaxis.ticker = BasicTicker(desired_num_ticks=4)
-            else:
-                log_ticks(plot.xaxis)
+            _amounts(plot.xaxis, min(numbers), max(numbers))
             _draw(plot, found)
             panels.append(Panel("", plot))
     return panels
+
+
+def short(amount: float) -> str:
+    """With the letter of its thousands.
+
+    >>> short(50_000), short(2e6), short(700)
+    ('50 k', '2 M', '700')
+    """
+    for size, letter in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
+        if amount >= size:
+            return f"{amount / size:g}{letter}"
+    return f"{amount:g}"
+
+
+def _amounts(axis: Any, low: float, high: float) -> None:
+    """Ticks at 1, 2 and 5 of each decade, at 1 and 3 where there are many."""
+    steps = (1, 3) if high / low > MANY else (1, 2, 5)
+    decades = range(floor(log10(low)), ceil(log10(high)) + 1)
+    ticks = [step * 10.0**decade for decade in decades for step in steps]
+    axis.ticker = FixedTicker(ticks=ticks, minor_ticks=[])
+    axis.major_label_overrides = {tick: short(tick) for tick in ticks}
 
 
 def _along(

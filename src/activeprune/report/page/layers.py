@@ -66,7 +66,9 @@ def _map(run: Gathered, arrays: Arrays, name: str, cells: Cells) -> Panel:
     _ticks(plot.xaxis, {c + 0.5: _short(run, cycles[c]) for c in range(len(cycles) - 1, -1, -every)})
     _ticks(plot.yaxis, {row + 0.5: layer for row, layer in enumerate(layers)})
     plot.ygrid.visible = False
-    plot.add_layout(ColorBar(color_mapper=colours, height=8, padding=4, title=None), "above")
+    plot.add_layout(
+        ColorBar(color_mapper=colours, height=8, padding=4, title=None, background_fill_color=None), "above"
+    )
     return Panel(name, plot)
 
 

@@ -39,9 +39,9 @@
     }
     for (const [name, value] of Object.entries({
       axis_label_text_color: "soft", major_label_text_color: "soft", axis_line_color: "rule",
-      major_tick_line_color: "rule", grid_line_color: "faint", background_fill_color: null, bar_line_color: null,
+      major_tick_line_color: "rule", grid_line_color: "faint",
     })) {
-      if (name in model && model[name] != null && value) model[name] = property(value);
+      if (name in model && model[name] != null) model[name] = property(value);
     }
   }
 
