@@ -129,7 +129,7 @@ def _facts(run: Gathered) -> dict[str, str]:
         "method": f"{study.method.name}, chain {study.which_chain}, rule {study.rule}",
         "pruning": f"p = {study.p:g}, q = {study.q:g} in each of {counted(study.cycles, 'cycle')}",
         "training": _settings(study),
-        "variants": ", ".join(VARIANTS[variant].label for variant in study.variants),
+        "variants": "; ".join(VARIANTS[variant].label for variant in study.variants),
         "seeds": ", ".join(map(str, study.seeds)),
         "versions": ", ".join(f"{name} {version}" for name, version in versions(run).items()),
         "machines": "; ".join(run.machines),

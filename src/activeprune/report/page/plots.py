@@ -31,7 +31,7 @@ Value = Callable[[Training], float | None]
 
 HEIGHT, LOW = 330, 250  # pixels
 MARK, SEED = 8, 6
-BAND, EDGE = 0.13, 0.45  # opacity
+BAND = 0.13  # opacity
 DENSITY = "density λ (% of weights alive)"
 LABELS = 0.055  # least distance of two labels on the axis of densities, as a share of it
 

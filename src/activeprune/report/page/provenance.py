@@ -91,10 +91,10 @@ def engines(run: Gathered) -> str:
 
 
 def dates(run: Gathered) -> str:
-    """From the first training that was finished to the last."""
+    """From the first training that was finished to the last; nothing where none says when."""
     found = sorted(str(t.provenance["finished"]) for t in run.trainings if "finished" in t.provenance)
     if not found:
-        return NONE
+        return ""
     first, last = _readable(found[0]), _readable(found[-1])
     return first if first == last else f"{first} to {last}"
 
