@@ -9,6 +9,7 @@ from itertools import product
 from pathlib import Path
 from statistics import fmean
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -216,6 +217,16 @@ def test_on_paper_the_printed_figures_stand_in(show: Show, table1: Path) -> None
             )
         assert not tab.page.locator(".switches").first.is_visible()
         assert tab.page.evaluate("getComputedStyle(document.body).color") == "rgb(0, 0, 0)"
+
+
+def test_a_figure_can_be_kept_as_svg(show: Show, table1: Path, tmp_path: Path) -> None:
+    with show(table1) as tab:
+        tab.draw()
+        with tab.page.expect_download() as kept:
+            tab.page.locator("#run-1-figure-accuracy .download a").click()
+        kept.value.save_as(tmp_path / "kept.svg")
+        assert kept.value.suggested_filename == "accuracy.svg"
+        assert ElementTree.parse(tmp_path / "kept.svg").getroot().tag == "{http://www.w3.org/2000/svg}svg"
 
 
 def test_without_scripts_the_printed_figures_are_there(show: Show, table1: Path) -> None:

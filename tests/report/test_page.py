@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, stdev
+from urllib.parse import unquote
 
 import pytest
 
@@ -14,6 +15,7 @@ from activeprune.cli import main, reports, studies
 from activeprune.core.errors import InputError
 from activeprune.experiment.reading import read_study
 from activeprune.experiment.runs import Run
+from activeprune.report.figures import FIGURES, rendered
 from activeprune.report.gathering import Gathered, Training, gathered
 from activeprune.report.live import Progress, watched
 from activeprune.report.origin import Origin
@@ -94,6 +96,17 @@ def test_nothing_is_loaded_from_anywhere(shown: Read) -> None:
     assert policy.startswith("default-src 'none'; script-src 'sha256-")
     assert "script-src 'unsafe" not in policy
     assert "http" not in policy
+
+
+def test_the_printed_figures_keep_their_letters(small: Gathered, shown: Read) -> None:
+    """Letters are shapes at a scale: places are rounded, scales are not, and nothing moves by more than that."""
+    whole = rendered(FIGURES["accuracy"](small), "svg").decode()
+    image = unquote(shown.all("img")[0].attributes["src"].partition(",")[2])
+    assert re.findall(r"scale\([^)]*\)", image) == re.findall(r"scale\([^)]*\)", whole)
+    before, after = (re.findall(r" d=.([^\"']*)", text) for text in (whole, image))
+    for one, other in zip(before, after, strict=True):
+        places = [[float(n) for n in re.findall(r"-?\d+(?:\.\d+)?", path)] for path in (one, other)]
+        assert places[1] == pytest.approx(places[0], abs=0.0501)
 
 
 def test_the_page_is_the_same_twice(small: Gathered) -> None:

@@ -48,6 +48,8 @@ ALONG_TIME: dict[str, Draw] = {
     "learning-curves": learning_curves,
 }
 SAFE = " =:/,;.()-'<>!?@*+$[]|"  # what a URI in an attribute may hold as it is
+PLACES = re.compile(r' (?:d|x|y)="[^"]*"|translate\([^)]*\)')
+NUMBER = re.compile(r"\d+\.\d{2,}")
 OF_LAYERS: dict[str, Draw] = {"layers": layer_maps, "layer-profiles": layer_profiles}
 
 
@@ -96,13 +98,16 @@ def _image(run: Gathered, name: str) -> Markup | None:
 
 
 def shrunk(svg: str) -> str:
-    """In tenths of a point and without lines of its own: nobody sees more.
+    """With places in tenths of a point, and without lines of its own; scales and widths stay as they are.
 
-    >>> shrunk('<path d="M 1.234567 7.000001 \\n L 2 3"/>')
-    '<path d="M 1.2 7 L 2 3"/>'
+    >>> shrunk('<path d="M 1.234567 7.000001 \\nL 2 3" transform="scale(0.015625)"/>')
+    '<path d="M 1.2 7 L 2 3" transform="scale(0.015625)"/>'
     """
-    rounded = re.sub(r"\d+\.\d{2,}", lambda found: f"{float(found[0]):.1f}".removesuffix(".0"), svg)
-    return re.sub(r"\s*\n\s*", " ", rounded)
+    return re.sub(r"\s*\n\s*", " ", PLACES.sub(lambda found: NUMBER.sub(_tenths, found[0]), svg))
+
+
+def _tenths(number: re.Match[str]) -> str:
+    return f"{float(number[0]):.1f}".removesuffix(".0")
 
 
 def data_uri(svg: str) -> Markup:

@@ -155,7 +155,7 @@
   }
   addEventListener("hashchange", reveal);
   if (location.hash) reveal();
-  for (const link of document.querySelectorAll(".download")) link.href = link.closest("figure").querySelector("img").src;
+  for (const link of document.querySelectorAll(".download a")) link.href = link.closest("figure").querySelector("img").src;
 
   for (const button of document.querySelectorAll(".copy")) {
     button.addEventListener("click", async () => {
