@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+COARSE = np.uint32(0xFFFFF000)  # of a deviation the first four digits: zeros take no room once packed
 Columns = Mapping[str, Iterable[float | None]]
 
 
@@ -20,10 +21,12 @@ class Arrays:
 
     def add(self, name: str, choice: str, columns: Columns) -> None:
         """What is not there is NaN."""
-        self.tables.setdefault(name, {})[choice] = {column: self._place(of) for column, of in columns.items()}
+        self.tables.setdefault(name, {})[choice] = {column: self._place(column, of) for column, of in columns.items()}
 
-    def _place(self, values: Iterable[float | None]) -> int:
+    def _place(self, column: str, values: Iterable[float | None]) -> int:
         numbers = np.array([np.nan if value is None else value for value in values], "<f4")
+        if column == "std":
+            numbers = (numbers.view("<u4") & COARSE).view("<f4")
         return self.packed.setdefault(b64encode(numbers.tobytes()).decode(), len(self.packed))
 
     def as_dict(self) -> dict[str, object]:

@@ -7,7 +7,7 @@
   const packed = new Blob([bytes(document.getElementById("payload").textContent)]);
   const payload = await new Response(packed.stream().pipeThrough(new DecompressionStream("gzip"))).json();
   const dark = matchMedia("(prefers-color-scheme: dark)");
-  Bokeh.set_log_level("error"); // a plot whose variants are all switched off is none
+  Bokeh.set_log_level("warn"); // when each plot was done is of no interest
   const drawn = []; // models of the plots that have come into sight, and the run that each belongs to
 
   // What was chosen outlives a reload, but not the tab.
