@@ -1,6 +1,7 @@
-# make demo       set up and run a small study on the embedded data: a minute or two
+# make demo       set up, run a small study on the embedded data and make its report: a minute or two
 # make test       set up and run lint, types and tests (under 10 minutes on two cores)
-# make test-slow  what takes longer
+# make test-slow  what takes longer, the tests in a browser among it where there is one
+# make test-browser  the report's page in a real browser (chromium); screenshots go to build/screenshots
 # make format     let ruff rewrite the sources
 # make docs       build the documentation into site/
 # make clean      remove the environment and everything built
@@ -13,11 +14,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml constraints.txt
 
-.PHONY: demo test test-slow format docs clean
+.PHONY: demo test test-slow test-browser format docs clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.core
 	$(BIN)/activeprune run demo
+	$(BIN)/activeprune report runs/demo
 
 test: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -27,6 +29,11 @@ test: $(VENV)/.dev
 
 test-slow: $(VENV)/.dev
 	$(BIN)/python -m pytest -m slow
+	@if browser=$$(sh tools/chromium.sh); then CHROMIUM="$$browser" $(BIN)/python -m pytest -m browser; \
+	else echo "the tests in a browser were skipped: see above"; fi
+
+test-browser: $(VENV)/.dev
+	@browser=$$(sh tools/chromium.sh) && CHROMIUM="$$browser" $(BIN)/python -m pytest -m browser
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .

@@ -17,7 +17,7 @@ from tests.helpers import SmallNet, pruned_are_zero, train
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "activeprune"
-HEAVY = {"matplotlib", "sklearn", "pydantic", "typer", "rich", "jinja2", "yaml", "pandas"}
+HEAVY = {"matplotlib", "sklearn", "pydantic", "typer", "rich", "jinja2", "yaml", "pandas", "bokeh"}
 
 
 def imports_of(path: Path) -> set[str]:

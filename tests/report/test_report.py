@@ -129,7 +129,7 @@ def test_a_folder_that_cannot_be_written_is_still_reported(finished: Path, tmp_p
         (finished / name).mkdir()  # in the way of the file
     try:
         assert main(["report", str(finished)]) == 0
-        assert "tables are not written" in capsys.readouterr().err
+        assert "the report is not written" in capsys.readouterr().err
     finally:
         for name in FILES:
             os.rmdir(finished / name)

@@ -31,6 +31,7 @@ def test_wheel_installs_and_runs_in_an_empty_environment(tmp_path: Path) -> None
         "activeprune/experiment/studies/table1.yaml",
         "activeprune/experiment/trainings/resnet20-paper.yaml",
     } <= set(names)
+    assert {f"activeprune/report/page/page.{kind}" for kind in ("html", "css", "js")} <= set(names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert not any(name.startswith("tests") for name in names)
     assert sdist.stat().st_size < 2_000_000

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import time
+import webbrowser
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +20,8 @@ from ..report.claims import claims
 from ..report.comparisons import comparisons, effort_dict
 from ..report.gathering import Gathered, gathered
 from ..report.layout import Table, plain
+from ..report.live import progress, watched
+from ..report.origin import Origin, origin
 from ..report.tables import accuracy_table, paired_table, section
 from ..report.writing import told_apart, write_tables
 from .show import AsJson, print_json, print_table
@@ -32,16 +36,32 @@ def report(
         Path | None, typer.Option(metavar="DIR", help="Folder of tables and figures; that of the run by default.")
     ] = None,
     no_figures: Annotated[bool, typer.Option("--no-figures", help="Write no figures.")] = False,
+    no_page: Annotated[bool, typer.Option("--no-page", help="Write no page.")] = False,
+    live: Annotated[
+        bool, typer.Option("--live", help="Write tables and page again and again while the run goes on.")
+    ] = False,
+    every: Annotated[int, typer.Option(min=1, metavar="SECONDS", help="With --live: how often to look.")] = 10,
+    open_page: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Print what runs found, finished or not, and write tables (Markdown, LaTeX, CSV) and figures (SVG, PDF, PNG)."""
+    """Print what runs found, finished or not, and write tables, figures and one page with both (report.html)."""
     jobs = [opened(folder) for folder in folders]
+    folder = out or (jobs[0].out if len(jobs) == 1 else None)
+    if live:
+        if as_json or no_page:
+            raise InputError("--live writes a page: --json and --no-page do not go with it")
+        if folder is None:
+            raise InputError("--live with several runs: --out DIR is needed, the folder of their page")
+        _watch(jobs, folder, every, figures=not no_figures, open_page=open_page)
+        return
     read = told_apart(run for job in jobs for run in _gathered(job))
     if as_json:
         print_json(_told(jobs, read))
     else:
         _print(jobs, read)
-    _write(read, out or (jobs[0].out if len(jobs) == 1 else None), asked=out is not None, figures=not no_figures)
+    page = _write(read, _origins(jobs), folder, out is not None, not no_figures, not no_page)
+    if open_page and page is not None:
+        _show(page)
 
 
 def _gathered(job: Job) -> Iterator[Gathered]:
@@ -92,24 +112,82 @@ def _print_table(table: Table) -> None:
         print(f"  {note}")
 
 
-def _write(read: Sequence[Gathered], folder: Path | None, asked: bool, figures: bool) -> None:
-    """A folder that cannot be written matters only to who asked for it: all else has been printed."""
+def _origins(jobs: Sequence[Job]) -> list[Origin]:
+    return [origin(run) for job in jobs for run in runs_of(job).values()]
+
+
+def _write(
+    read: Sequence[Gathered],
+    origins: Sequence[Origin],
+    folder: Path | None,
+    asked: bool,
+    figures: bool,
+    page: bool,
+) -> Path | None:
+    """Says where the page is. A folder that cannot be written matters only to who asked for it: all else is printed."""
     if folder is None:
-        print("several runs: --out DIR writes their tables and figures", file=sys.stderr)
-        return
+        print("several runs: --out DIR writes their tables, figures and page", file=sys.stderr)
+        return None
     try:
         paths = write_tables(read, folder)
         drawn = _draw(read, folder / FIGURES_FOLDER) if figures else []
+        made = _page(read, origins, folder) if page else None
     except InputError as error:
         if asked:
             raise
-        print(f"tables are not written: {error}; --out DIR writes them elsewhere", file=sys.stderr)
-        return
+        print(f"the report is not written: {error}; --out DIR writes it elsewhere", file=sys.stderr)
+        return None
     print(f"tables are in {', '.join(map(str, paths))}", file=sys.stderr)
     if drawn:
         print(
             f"figures are in {folder / FIGURES_FOLDER}: {', '.join(sorted({p.stem for p in drawn}))}", file=sys.stderr
         )
+    if made is not None:
+        print(f"the page is {made}", file=sys.stderr)
+    return made
+
+
+def _watch(jobs: Sequence[Job], folder: Path, every: int, figures: bool, open_page: bool) -> None:
+    """Figures are drawn once, at the end; until then only what is quick is written."""
+    shown = False
+
+    def write(more: bool) -> None:
+        nonlocal shown
+        read, now = told_apart(run for job in jobs for run in _gathered(job)), _now()
+        write_tables(read, folder)
+        page = _page(read, _origins(jobs), folder, (now, every) if more else None)
+        if not shown:
+            print(f"the page is {page}; it follows the run until that is over (Ctrl-C: until now)", file=sys.stderr)
+            shown = True
+            if open_page:
+                _show(page)
+        missing = sum(training.missing for run in read for training in run.trainings)
+        count = sum(len(run.trainings) for run in read)
+        print(f"{now}: {count - missing} of {count} reported trainings", file=sys.stderr)
+        if figures and not more:
+            _draw(read, folder / FIGURES_FOLDER)
+
+    watched(lambda: progress(jobs), write, lambda: _wait(every))
+
+
+def _now() -> str:
+    return time.strftime("%H:%M:%S")
+
+
+def _wait(seconds: int) -> None:
+    time.sleep(seconds)
+
+
+def _show(page: Path) -> None:
+    webbrowser.open(page.resolve().as_uri())
+
+
+def _page(
+    read: Sequence[Gathered], origins: Sequence[Origin], folder: Path, live: tuple[str, int] | None = None
+) -> Path:
+    from ..report.page import Live, write_page  # Bokeh takes a second to come
+
+    return write_page(read, folder, origins, None if live is None else Live(*live))
 
 
 def _draw(read: Sequence[Gathered], folder: Path) -> list[Path]:

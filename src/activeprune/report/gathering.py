@@ -41,6 +41,7 @@ class Training:
     looks: tuple[Mapping[str, Any], ...] = ()
     layers: Mapping[str, float] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    keys: Mapping[str, str] = field(default_factory=dict)  # of its masks and of what was measured of it
 
     @property
     def missing(self) -> bool:
@@ -109,6 +110,11 @@ def _training(cell: Cell, plan: Plan, store: Store) -> Training:
         looks=_looks(cell.training, plan, store),
         layers={} if cell.masks is None else _densities(cell.masks.key, store),
         provenance=_told(store, cell.training.key),
+        keys={
+            name: step.key
+            for name, step in (("masks", cell.masks), ("before", cell.before), ("after", cell.after))
+            if step is not None
+        },
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import product
 from math import isclose
 
@@ -32,9 +32,9 @@ def accuracy(gathered: Gathered) -> Figure | None:
     if not found:
         return None
     figure, (axes,) = sheet(DOUBLE, 3.3)
-    marked = _reported(gathered, found)
+    marked = reported(gathered, _places(found))
     table, points = accuracies(gathered.study)
-    printed = _within(points, marked)
+    printed = within(points, marked)
     _draw(axes, found)
     _draw_published(axes, printed, max(max(marked) / min(marked), NARROW) ** -BESIDE)
     density_axis(axes, marked, DOUBLE - 0.7)
@@ -51,8 +51,8 @@ def dead_neurons(gathered: Gathered) -> Figure | None:
     variants = found["unit", "static"]
     if not variants:
         return None
-    marked = _reported(gathered, variants)
-    printed = _within(dynamic_rates(gathered.study), marked)
+    marked = reported(gathered, _places(variants))
+    printed = within(dynamic_rates(gathered.study), marked)
     columns = 3 if printed else 2
     figure, panels = sheet(DOUBLE, 4.3, 2, columns, sharex=True)
     for place, (of, what) in enumerate(found):
@@ -98,7 +98,7 @@ def size_and_operations(gathered: Gathered) -> Figure | None:
     figure, panels = sheet(DOUBLE, 3.1, 1, 2, sharey=True)
     for (name, lines), axes in zip(found.items(), panels, strict=True):
         _draw(axes, lines)
-        _amounts(axes, [point.x for points in lines.values() for point in points])
+        _amounts(axes, _places(lines))
         axes.set_xlabel(name)
     panels[0].set_ylabel("test accuracy (%)")
     _bytes_above(panels[0])
@@ -123,7 +123,7 @@ def _by_variant(gathered: Gathered, value: Value, x: Value | None = None) -> dic
     return {variant: points for variant, points in found.items() if points}
 
 
-def _within(printed: Mapping[str, list[Point]], marked: list[float]) -> dict[str, list[Point]]:
+def within(printed: Mapping[str, list[Point]], marked: list[float]) -> dict[str, list[Point]]:
     """Printed points at densities that the run has come to."""
     known = {
         variant: [point for point in points if point.x * NEAR > min(marked)] for variant, points in printed.items()
@@ -142,14 +142,18 @@ def _draw_published(axes: Axes, printed: Mapping[str, list[Point]], step: float 
         draw_published(axes, variant, points, shift=step**turn)
 
 
-def _reported(gathered: Gathered, found: Mapping[str, list[Point]]) -> list[float]:
-    """The densities to mark; those that differ by less than a rounding are one."""
+def reported(gathered: Gathered, places: Sequence[float]) -> list[float]:
+    """The densities to mark among those where something is drawn; those that differ by less than a rounding are one."""
     marked: list[float] = []
     for density in densities(gathered):
-        known = any(isclose(point.x, density) for points in found.values() for point in points)
+        known = any(isclose(place, density) for place in places)
         if known and not any(isclose(density, other, rel_tol=2e-3) for other in marked):
             marked.append(density)
     return marked
+
+
+def _places(found: Mapping[str, list[Point]]) -> list[float]:
+    return [point.x for points in found.values() for point in points]
 
 
 def _amounts(axes: Axes, numbers: list[float]) -> None:

@@ -29,12 +29,12 @@ Cells = dict[str, dict[int, dict[str, float]]]  # by variant, cycle and layer
 @styled()
 def layers(gathered: Gathered) -> Figure | None:
     """Density and dead-neuron rates (units) of every layer against density, a column for each variant."""
-    found = _maps(gathered)
+    found = maps(gathered)
     variants = [v for v in gathered.study.variants if any(v in cells for cells in found.values())]
     cycles = [c for c in gathered.cycles if any(c in by for cells in found.values() for by in cells.values())]
     if not any(cycles):
         return None  # of a dense network alone there is nothing to compare
-    names = {name: _layers(cells) for name, cells in found.items()}
+    names = {name: layer_names(cells) for name, cells in found.items()}
     heights = [len(of) for of in names.values()]
     cell = min(TALLEST / sum(heights), HIGHEST_CELL)
     width = DOUBLE if len(variants) > 1 else SINGLE
@@ -58,12 +58,12 @@ def layers(gathered: Gathered) -> Figure | None:
     return figure
 
 
-def _maps(gathered: Gathered) -> dict[str, Cells]:
+def maps(gathered: Gathered) -> dict[str, Cells]:
     """What is known of the layers; no map that is 0 everywhere."""
     quantities: dict[str, OfLayers] = {DENSITY: _density, DYNAMIC: _dead("dynamic"), STATIC: _dead("static")}
     found = {name: _cells(gathered, of) for name, of in quantities.items()}
     for by in found[DENSITY].values():
-        by[0] = dict.fromkeys(_layers(found[DENSITY]), 1.0)
+        by[0] = dict.fromkeys(layer_names(found[DENSITY]), 1.0)
     return {name: cells for name, cells in found.items() if any(_values(cells))}
 
 
@@ -85,7 +85,8 @@ def _cells(gathered: Gathered, of: OfLayers) -> Cells:
     return {variant: by for variant, by in known.items() if by}
 
 
-def _layers(cells: Cells) -> list[str]:
+def layer_names(cells: Cells) -> list[str]:
+    """In the order of the network."""
     return [*dict.fromkeys(name for by in cells.values() for layers in by.values() for name in layers)]
 
 

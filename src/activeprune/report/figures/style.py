@@ -35,6 +35,7 @@ SHADES = "cividis"  # dark to light, in order for every kind of sight
 DASHES: tuple[Any, ...] = ("-", (0, (6, 1.5)), (0, (4, 1, 1, 1)), (0, (2.5, 1)), (0, (1, 1)))
 
 STYLE: dict[str, Any] = {
+    "text.parse_math": False,  # names of layers are no formulas
     "font.family": "DejaVu Sans",  # comes with matplotlib, so that a figure is the same everywhere
     "font.size": NORMAL,
     "axes.titlesize": NORMAL,

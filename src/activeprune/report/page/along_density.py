@@ -1,0 +1,124 @@
+"""Accuracy, dead neurons and cost along density, to be looked at closely."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import product
+from math import ceil, floor, log10
+from typing import Any
+
+from bokeh.models import DataRange1d, FixedTicker
+
+from ..cost import Cost, Layer, cost, layers_of_study
+from ..figures.along_density import BESIDE, KINDS, NARROW, PARTS, reported, within
+from ..figures.reference import accuracies, dynamic_rates
+from ..figures.series import Point, dead
+from ..gathering import Gathered, Training
+from .plots import DENSITY, LOW, Panel, Spot, Value, density_axis, draw_published, draw_variant, sheet, spots
+
+MANY = 200  # of the largest to the smallest: an axis with room for few ticks in a decade
+Found = dict[str, list[Spot]]
+
+
+def accuracy(run: Gathered) -> list[Panel]:
+    """Test accuracy against density, and the paper's points a little to the right of theirs."""
+    found = _by_variant(run, lambda training: training.accuracy)
+    if not found:
+        return []
+    marked = _marked(run, found)
+    _, points = accuracies(run.study)
+    step = max(max(marked) / min(marked), NARROW) ** -BESIDE
+    return [Panel("", _along(found, marked, "test accuracy (%)", within(points, marked), step))]
+
+
+def dead_neurons(run: Gathered) -> list[Panel]:
+    """Static and dynamic rates of units and channels; the paper's have a scale of their own."""
+    found = {(of, what): _by_variant(run, dead(of, what)) for of, what in product(KINDS, PARTS)}
+    if not found["unit", "static"]:
+        return []
+    marked = _marked(run, found["unit", "static"])
+    panels = {
+        kind: Panel(f"{kind[1]}, {kind[0]}s", _along(lines, marked, "dead-neuron rate (%)", height=LOW))
+        for kind, lines in found.items()
+    }
+    if printed := within(dynamic_rates(run.study), marked):
+        published = Panel("dynamic, published", _along({}, marked, "dead-neuron rate (%)", printed, height=LOW))
+        return [*list(panels.values())[:2], published, *list(panels.values())[2:]]
+    return [*panels.values()]
+
+
+def size_and_operations(run: Gathered) -> list[Panel]:
+    """Test accuracy against what a pruned network costs."""
+    layers = layers_of_study(run.study)
+    if layers is None:
+        return []
+    places: dict[str, Value] = {
+        "alive weights": lambda training: None if (at := _cost(training, layers)) is None else at.weights,
+        "multiply-adds for one image": lambda t: None if (at := _cost(t, layers)) is None else at.multiply_adds,
+    }
+    panels = []
+    for name, x in places.items():
+        if found := _by_variant(run, lambda training: training.accuracy, x):
+            plot = sheet(name, "test accuracy (%)", LOW + 30, x_axis_type="log")
+            numbers = [spot.x for lines in found.values() for spot in lines]
+            plot.x_range = DataRange1d(range_padding=0.06)
+            _amounts(plot.xaxis, min(numbers), max(numbers))
+            _draw(plot, found)
+            panels.append(Panel("", plot))
+    return panels
+
+
+def short(amount: float) -> str:
+    """With the letter of its thousands.
+
+    >>> short(50_000), short(2e6), short(700)
+    ('50 k', '2 M', '700')
+    """
+    for size, letter in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
+        if amount >= size:
+            return f"{amount / size:g}{letter}"
+    return f"{amount:g}"
+
+
+def _amounts(axis: Any, low: float, high: float) -> None:
+    """Ticks at 1, 2 and 5 of each decade, at 1 and 3 where there are many."""
+    steps = (1, 3) if high / low > MANY else (1, 2, 5)
+    decades = range(floor(log10(low)), ceil(log10(high)) + 1)
+    ticks = [step * 10.0**decade for decade in decades for step in steps]
+    axis.ticker = FixedTicker(ticks=ticks, minor_ticks=[])
+    axis.major_label_overrides = {tick: short(tick) for tick in ticks}
+
+
+def _along(
+    found: Found,
+    marked: list[float],
+    y: str,
+    printed: Mapping[str, Iterable[Point]] | None = None,
+    step: float = 1.0,
+    **options: Any,
+) -> Any:
+    plot = sheet(DENSITY, y, x_axis_type="log", **options)
+    _draw(plot, found)
+    for turn, (variant, points) in enumerate((printed or {}).items(), 1):
+        draw_published(plot, variant, [*points], step**turn)
+    density_axis(plot, marked, step ** len(printed or {}))
+    return plot
+
+
+def _draw(plot: Any, found: Found) -> None:
+    for variant, lines in found.items():
+        draw_variant(plot, variant, lines)
+
+
+def _by_variant(run: Gathered, value: Value, x: Value | None = None) -> Found:
+    found = {variant: spots(run, variant, value, x) for variant in run.study.variants}
+    return {variant: lines for variant, lines in found.items() if lines}
+
+
+def _marked(run: Gathered, found: Found) -> list[float]:
+    return reported(run, [spot.x for lines in found.values() for spot in lines])
+
+
+def _cost(training: Training, layers: Mapping[str, Layer]) -> Cost | None:
+    unknown = training.cycle > 0 and not training.layers
+    return None if unknown else cost(layers, training.layers)

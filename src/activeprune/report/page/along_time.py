@@ -1,0 +1,65 @@
+"""What happens while the networks are trained, for one density at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..figures.series import Point, Track, along_time, by_epoch, dead_in_training
+from ..gathering import Gathered
+from .arrays import Arrays
+from .plots import LOW, Panel, draw_chosen, log_ticks, sheet
+
+MOST_POINTS = 100  # of a curve
+CYCLE = "cycle"  # the choice that these curves follow
+
+
+def learning_curves(run: Gathered, arrays: Arrays) -> list[Panel]:
+    """Training loss and validation accuracy by epoch."""
+    return [
+        *_curves(run, arrays, "training loss", by_epoch("train_loss"), 1.0, logarithmic=True),
+        *_curves(run, arrays, "validation accuracy (%)", by_epoch("validation_accuracy"), 100.0),
+    ]
+
+
+def dead_neurons_in_training(run: Gathered, arrays: Arrays) -> list[Panel]:
+    """Dynamic rates by epoch."""
+    return [
+        *_curves(run, arrays, "dynamic DNR, units (%)", dead_in_training("unit", "dynamic"), 100.0),
+        *_curves(run, arrays, "dynamic DNR, channels (%)", dead_in_training("channel", "dynamic"), 100.0),
+    ]
+
+
+def thinned(points: Sequence[Point], most: int = MOST_POINTS) -> list[Point]:
+    """At most so many, evenly spread, the first and the last among them.
+
+    >>> [point.x for point in thinned([Point(x, 0.0, None) for x in range(100)], 4)]
+    [0, 33, 66, 99]
+    """
+    if len(points) <= most:
+        return [*points]
+    return [points[round(place * (len(points) - 1) / (most - 1))] for place in range(most)]
+
+
+def _curves(
+    run: Gathered, arrays: Arrays, name: str, track: Track, scale: float, logarithmic: bool = False
+) -> list[Panel]:
+    plot = sheet("epoch", name, LOW + 30, y_axis_type="log" if logarithmic else "linear")
+    known = False
+    for variant in run.study.variants:
+        data, last = f"{name}/{variant}", {}
+        for cycle in run.cycles:
+            if points := thinned(along_time(run.of(variant, cycle).values(), track)):
+                means, stds = (
+                    [scale * (n or 0.0) for n in of] for of in zip(*((p.mean, p.std) for p in points), strict=True)
+                )
+                last = {"x": [point.x for point in points], "mean": means, "std": stds}
+                arrays.add(data, str(cycle), last)
+        if last:
+            known = True
+            ends = {column: [of[0], of[-1]] for column, of in last.items()}  # the page puts in what is between
+            tooltips = {"epoch": "@x{0.[00]}", name: "@mean{0.000} ± @std{0.000}"}
+            draw_chosen(plot, variant, (data, CYCLE), ends, tooltips)
+    if logarithmic:
+        log_ticks(plot.yaxis)
+    plot.x_range.only_visible = plot.y_range.only_visible = True
+    return [Panel("", plot)] if known else []

@@ -1,0 +1,168 @@
+"""The page as a whole: what its template needs of each run."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from base64 import b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from bokeh.resources import Resources
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from ...experiment.reading import written
+from ...experiment.search import folder_name
+from ...experiment.study import Study
+from ..cells import bare, columns
+from ..figures.reference import accuracies, dynamic_rates
+from ..figures.style import VARIANTS
+from ..gathering import Gathered
+from ..origin import Origin
+from ..tables import about
+from ..wording import counted, duration
+from ..writing import sections, told_apart
+from .arrays import Arrays
+from .figures import ALONG_DENSITY, ALONG_TIME, OF_LAYERS, drawn
+from .looks import SCHEMES, swatch
+from .provenance import dates, engines, machines, provenance, versions
+from .reproduce import reproduction
+from .tables import of_run, shown
+
+HERE = Path(__file__).parent
+NOTHING_ELSE = "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+
+
+@dataclass(frozen=True)
+class Live:
+    """A page that is written again and again: when this one was, and after how many seconds to look for another."""
+
+    updated: str
+    every: int
+
+
+def page(runs: Sequence[Gathered], origins: Sequence[Origin] | None = None, live: Live | None = None) -> str:
+    """All runs in one page: the same bytes for the same results, unless it is live."""
+    read = told_apart(runs)
+    *own, together = sections(read)
+    script, library = _text("page.js"), "\n".join(Resources(mode="inline", components=["bokeh"]).js_raw)
+    shown_runs, payload = [], []
+    for number, (run, section) in enumerate(zip(read, own, strict=True), 1):
+        origin = Origin() if origins is None else origins[number - 1]
+        told, data = _run(run, number, origin, images=live is None)
+        shown_runs.append({**told, "tables": of_run(section, run, number), "gaps": section.notes})
+        payload.append(data)
+    tables = [shown(table) for table in together.tables]
+    text: str = _template().render(
+        title=", ".join(run.title for run in read) or "no runs",
+        runs=shown_runs,
+        together={"title": together.title, "tables": tables[:-1], "claims": tables[-1], "open": _tested(together)},
+        live=live,
+        style=Markup(_text("page.css")),
+        schemes=SCHEMES,
+        payload=packed({"runs": payload, "schemes": SCHEMES, "live": None if live is None else live.every}),
+        library=Markup(library),
+        script=Markup(script),
+        policy=policy(library, script),
+    )
+    return text
+
+
+def policy(*scripts: str) -> str:
+    """What the page may do: run just these scripts, show what is inside it, and ask nobody for anything."""
+    hashes = " ".join(f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'" for text in scripts)
+    return f"default-src 'none'; script-src {hashes}; {NOTHING_ELSE}"
+
+
+def _run(run: Gathered, number: int, origin: Origin, images: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+    arrays = Arrays()
+    along, plots = drawn(run, number, {**ALONG_DENSITY, **ALONG_TIME}, arrays, images)
+    layers, maps = drawn(run, number, OF_LAYERS, arrays, images)
+    told = {
+        "id": f"run-{number}",
+        "title": run.title,
+        "about": about(run),
+        "state": _state(run),
+        "facts": _facts(run),
+        "yaml": written(run.study),
+        "variants": [(variant, VARIANTS[variant].label, swatch(variant)) for variant in run.study.variants],
+        "cycles": _cycles(run),
+        "published": bool(accuracies(run.study)[1] or dynamic_rates(run.study)),
+        "seeds": len(run.study.seeds),
+        "figures": along,
+        "timed": any(figure.name in ALONG_TIME for figure in along),
+        "layers": layers,
+        "provenance": provenance(run, number),
+        "machines": machines(run),
+        "trainings": len(run.trainings),
+        "reproduction": reproduction(run.study, folder_name(run.title), origin.imports),
+        "versions": versions(run),
+    }
+    return told, {"id": f"run-{number}", "plots": plots + maps, **arrays.as_dict()}
+
+
+def _cycles(run: Gathered) -> list[tuple[int, str]]:
+    """Those that something was found of, by λ."""
+    done = {training.cycle for training in run.trainings if training.accuracy is not None}
+    heads = {cycle: bare(head) for cycle, head in columns(run).items() if cycle in done}
+    return [(cycle, head if "cycle" in head else f"{head} (cycle {cycle})") for cycle, head in heads.items()]
+
+
+def _state(run: Gathered) -> str:
+    """How much of it is there."""
+    done = sum(training.accuracy is not None for training in run.trainings)
+    failed = sum(training.failure is not None for training in run.trainings)
+    reported = counted(len(run.trainings), "reported training")
+    if done == len(run.trainings):
+        return f"complete: {reported}"
+    return f"{done} of {reported} done" + (f", {failed} failed" if failed else "")
+
+
+def _facts(run: Gathered) -> dict[str, str]:
+    study, done = run.study, run.in_all
+    facts = {
+        "network and data": f"{study.training.network.name}, {study.training.data.name}",
+        "method": f"{study.method.name}, chain {study.which_chain}, rule {study.rule}",
+        "pruning": f"p = {study.p:g}, q = {study.q:g} in each of {counted(study.cycles, 'cycle')}",
+        "training": _settings(study),
+        "variants": "; ".join(VARIANTS[variant].label for variant in study.variants),
+        "seeds": ", ".join(map(str, study.seeds)),
+        "versions": ", ".join(f"{name} {version}" for name, version in versions(run).items()),
+        "machines": "; ".join(run.machines),
+        "engine": engines(run),
+        "device time": f"{duration(done.seconds)} for {done.done} of {counted(done.trainings, 'training')}",
+        "finished": dates(run),
+    }
+    return {name: text for name, text in facts.items() if text}
+
+
+def _settings(study: Study) -> str:
+    training = study.training
+    rate = f"{training.optimizer}, learning rate {training.lr:g}, weight decay {training.weight_decay:g}"
+    return f"{training.epochs}, batch {training.batch}, {rate}, {training.precision}"
+
+
+def _tested(together: Any) -> bool:
+    statuses = [record["status"] for record in together.tables[-1].records]
+    return 2 * statuses.count("not run") < len(statuses)
+
+
+def packed(value: Any) -> str:
+    """JSON as the page's script unpacks it."""
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+
+
+def _template() -> Any:
+    loader = Environment(
+        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return loader.get_template("page.html")
+
+
+def _text(name: str) -> str:
+    return (HERE / name).read_text(encoding="utf-8")

@@ -1,0 +1,120 @@
+"""Which figures the page has for a run: plots to be looked into, and the printed figure that stands in for them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from markupsafe import Markup
+from matplotlib.collections import QuadMesh
+
+from ..figures import FIGURES, caption, rendered
+from ..figures.along_density import remarks
+from ..figures.series import over_seeds
+from ..gathering import Gathered
+from .along_density import accuracy, dead_neurons, size_and_operations
+from .along_time import dead_neurons_in_training, learning_curves
+from .arrays import Arrays
+from .layers import layer_maps, layer_profiles
+from .plots import Panel, embedded
+
+Draw = Callable[[Gathered, Arrays], list[Panel]]
+
+HEADS = {
+    "accuracy": "Accuracy along density",
+    "dead-neurons": "Dead neurons along density",
+    "dead-neurons-in-training": "Dead neurons in training",
+    "learning-curves": "Learning curves",
+    "size-and-operations": "What a pruned network costs",
+    "layers": "Layers of one variant",
+    "layer-profiles": "Variants at one density",
+}
+CAPTIONS = {
+    "dead-neurons-in-training": "Dynamic dead-neuron rate during training at the chosen λ, of units and of channels.",
+    "learning-curves": "Training loss and validation accuracy by epoch at the chosen λ.",
+    "layers": "Density and dead-neuron rates (units) of every layer of the chosen variant against λ.",
+    "layer-profiles": "Density and dead-neuron rates (units) along the layers at the chosen λ.",
+}
+ALONG_DENSITY: dict[str, Draw] = {
+    "accuracy": lambda run, _: accuracy(run),
+    "dead-neurons": lambda run, _: dead_neurons(run),
+    "size-and-operations": lambda run, _: size_and_operations(run),
+}
+ALONG_TIME: dict[str, Draw] = {
+    "dead-neurons-in-training": dead_neurons_in_training,
+    "learning-curves": learning_curves,
+}
+SAFE = " =:/,;.()-'<>!?@*+$[]|"  # what a URI in an attribute may hold as it is
+PLACES = re.compile(r' (?:d|x|y)="[^"]*"|translate\([^)]*\)')
+NUMBER = re.compile(r"\d+\.\d{2,}")
+OF_LAYERS: dict[str, Draw] = {"layers": layer_maps, "layer-profiles": layer_profiles}
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A figure of the page: `panels` are targets and titles, `image` is the printed figure as a data URI."""
+
+    name: str
+    head: str
+    caption: str
+    panels: tuple[tuple[str, str, int], ...]
+    image: Markup | None
+
+
+def drawn(
+    run: Gathered, number: int, draws: dict[str, Draw], arrays: Arrays, images: bool
+) -> tuple[list[Drawn], list[dict[str, Any]]]:
+    """The figures that the run has something for, and their plots as the page's script takes them."""
+    figures, plots = [], []
+    for name, draw in draws.items():
+        if panels := draw(run, arrays):
+            targets = [f"run-{number}-{name}-{place}" for place in range(len(panels))]
+            plots += [embedded(panel, target) for panel, target in zip(panels, targets, strict=True)]
+            places = tuple((t, panel.title, panel.plot.height) for t, panel in zip(targets, panels, strict=True))
+            said = CAPTIONS.get(name) or caption(name)
+            figures.append(
+                Drawn(name, HEADS[name], f"{said} {_noted(run, draws)}", places, _image(run, name) if images else None)
+            )
+    return figures, plots
+
+
+def _noted(run: Gathered, draws: dict[str, Draw]) -> str:
+    text = over_seeds(run) if draws is OF_LAYERS else remarks(run)
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _image(run: Gathered, name: str) -> Markup | None:
+    """The printed figure as a data URI; maps of many cells are pixels in it."""
+    figure = FIGURES[name](run) if name in FIGURES else None
+    if figure is None:
+        return None
+    for axes in figure.axes:
+        for mesh in axes.collections:
+            mesh.set_rasterized(isinstance(mesh, QuadMesh))
+    return data_uri(shrunk(rendered(figure, "svg").decode()))
+
+
+def shrunk(svg: str) -> str:
+    """With places in tenths of a point, and without lines of its own; scales and widths stay as they are.
+
+    >>> shrunk('<path d="M 1.234567 7.000001 \\nL 2 3" transform="scale(0.015625)"/>')
+    '<path d="M 1.2 7 L 2 3" transform="scale(0.015625)"/>'
+    """
+    return re.sub(r"\s*\n\s*", " ", PLACES.sub(lambda found: NUMBER.sub(_tenths, found[0]), svg))
+
+
+def _tenths(number: re.Match[str]) -> str:
+    return f"{float(number[0]):.1f}".removesuffix(".0")
+
+
+def data_uri(svg: str) -> Markup:
+    """For an attribute in double quotes, of which there is none in it; shorter than base64.
+
+    >>> data_uri('<g id="a">#&amp;</g>')
+    Markup("data:image/svg+xml,<g id='a'>%23%26amp;</g>")
+    """
+    text = svg if "'" in svg else svg.replace('"', "'")
+    return Markup(f"data:image/svg+xml,{quote(text, safe=SAFE)}")

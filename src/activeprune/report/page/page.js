@@ -1,0 +1,192 @@
+"use strict";
+(async () => {
+  const root = document.documentElement;
+  if (!("DecompressionStream" in window)) return; // an old browser shows the printed figures
+  root.classList.add("js");
+  const bytes = (text) => Uint8Array.from(atob(text), (sign) => sign.charCodeAt(0));
+  const packed = new Blob([bytes(document.getElementById("payload").textContent)]);
+  const payload = await new Response(packed.stream().pipeThrough(new DecompressionStream("gzip"))).json();
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  Bokeh.set_log_level("warn"); // when each plot was done is of no interest
+  const drawn = []; // models of the plots that have come into sight, and the run that each belongs to
+
+  // What was chosen outlives a reload, but not the tab.
+  const remembered = (() => {
+    const key = `activeprune ${location.pathname}`;
+    let known = {};
+    try { known = JSON.parse(sessionStorage.getItem(key)) || {}; } catch { /* no storage: nothing is remembered */ }
+    return {
+      get: (name) => known[name],
+      set: (name, value) => {
+        known[name] = value;
+        try { sessionStorage.setItem(key, JSON.stringify(known)); } catch { /* as above */ }
+      },
+    };
+  })();
+
+  // Colours
+  const scheme = document.getElementById("scheme");
+  const isDark = () => scheme.value === "dark" || (scheme.value === "auto" && dark.matches);
+  const property = (name) => getComputedStyle(root).getPropertyValue(`--${name}`).trim();
+
+  function colour(model) {
+    const look = (model.tags || []).find((tag) => tag && tag.colour);
+    if (look) {
+      const own = payload.schemes[isDark() ? "dark" : "light"][look.colour];
+      const glyph = model.glyph || model; // an error bar has its colours itself
+      if ("line_color" in glyph && glyph.line_color?.value !== null) glyph.line_color = { value: own };
+      if ("fill_color" in glyph) glyph.fill_color = { value: look.hollow ? property("paper") : own };
+    }
+    for (const [name, value] of Object.entries({
+      axis_label_text_color: "soft", major_label_text_color: "soft", axis_line_color: "rule",
+      major_tick_line_color: "rule", grid_line_color: "faint",
+    })) {
+      if (name in model && model[name] != null) model[name] = property(value);
+    }
+  }
+
+  function setScheme() {
+    root.classList.toggle("dark", isDark());
+    for (const { model } of drawn) colour(model);
+  }
+
+  // Switches
+  const controls = (run) => [...document.querySelectorAll(`form[data-run="${run}"] :is(input, select)`)];
+
+  function chosen(run) {
+    const state = {};
+    for (const control of controls(run)) {
+      const values = (state[control.name] = state[control.name] || []);
+      if (control.type !== "checkbox" || control.checked) values.push(control.value);
+    }
+    return state;
+  }
+
+  function numbers(run, place) {
+    const known = (run.decoded = run.decoded || {});
+    if (!known[place]) {
+      known[place] = new Float32Array(bytes(run.arrays[place]).buffer);
+    }
+    return known[place];
+  }
+
+  function columns(run, name, choice) {
+    const table = (run.tables[name] || {})[choice];
+    if (!table) return null;
+    const found = {};
+    for (const [column, place] of Object.entries(table)) found[column] = numbers(run, place);
+    if (found.std) {
+      found.low = found.mean.map((mean, at) => mean - found.std[at]);
+      found.high = found.mean.map((mean, at) => mean + found.std[at]);
+    }
+    return found;
+  }
+
+  const nothing = (data) => Object.fromEntries(
+    Object.entries(data).map(([name, of]) => [name, ["mean", "low", "high", "value"].includes(name) ? Array(of.length).fill(NaN) : of]),
+  );
+
+  function show(model, run, state) {
+    for (const tag of model.tags || []) {
+      if (tag.data) {
+        const found = columns(run, tag.data, state[tag.by][0]);
+        model.data = found ? { ...model.data, ...found } : nothing(model.data);
+      } else if (tag.variant || tag.show) {
+        model.visible = Object.entries(tag).every(([name, value]) => !state[name] || state[name].includes(value));
+      }
+    }
+  }
+
+  function update(id) {
+    const state = chosen(id);
+    for (const { model, run } of drawn) if (run.id === id) show(model, run, state);
+  }
+
+  // Plots are made when they come near the window.
+  async function embed(target) {
+    const { run, item } = plots.get(target.id);
+    const views = await Bokeh.embed.embed_item(item, target);
+    const state = chosen(run.id);
+    for (const model of views.roots[0].model.references()) {
+      drawn.push({ model, run });
+      colour(model);
+      show(model, run, state);
+    }
+    target.dataset.drawn = "";
+  }
+
+  const plots = new Map();
+  for (const run of payload.runs) for (const item of run.plots) plots.set(item.target_id, { run, item });
+  const watcher = new IntersectionObserver((seen) => {
+    for (const { isIntersecting, target } of seen) {
+      if (isIntersecting) {
+        watcher.unobserve(target);
+        embed(target);
+      }
+    }
+  }, { rootMargin: "400px" });
+
+  for (const form of document.querySelectorAll("form[data-run]")) {
+    const run = form.dataset.run;
+    for (const control of form.elements) {
+      if (!control.name) continue;
+      const name = `${run} ${control.name} ${control.type === "checkbox" ? control.value : ""}`;
+      const known = remembered.get(name);
+      if (known !== undefined) control[control.type === "checkbox" ? "checked" : "value"] = known;
+      control.addEventListener("change", () => {
+        remembered.set(name, control.type === "checkbox" ? control.checked : control.value);
+        update(run);
+      });
+    }
+    form.addEventListener("submit", (event) => event.preventDefault());
+  }
+  scheme.value = remembered.get("scheme") || "auto";
+  scheme.addEventListener("change", () => { remembered.set("scheme", scheme.value); setScheme(); });
+  dark.addEventListener("change", setScheme);
+  setScheme();
+  for (const target of document.querySelectorAll(".plot")) watcher.observe(target);
+
+  // Links
+  function reveal() {
+    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    if (!target) return;
+    for (let at = target; at; at = at.parentElement) if (at.tagName === "DETAILS") at.open = true;
+    target.scrollIntoView();
+  }
+  addEventListener("hashchange", reveal);
+  if (location.hash) reveal();
+  for (const link of document.querySelectorAll(".download a")) link.href = link.closest("figure").querySelector("img").src;
+
+  for (const button of document.querySelectorAll(".copy")) {
+    button.addEventListener("click", async () => {
+      const code = button.parentElement.querySelector("code");
+      try {
+        await navigator.clipboard.writeText(code.textContent);
+        button.textContent = "Copied";
+      } catch { // not allowed: select it, so that the keyboard can
+        getSelection().selectAllChildren(code);
+        button.textContent = "Selected";
+      }
+    });
+  }
+
+  // A live page looks for its next version.
+  if (payload.live) {
+    const pause = document.getElementById("pause");
+    const next = document.getElementById("next");
+    let left = payload.live;
+    scrollTo(0, remembered.get("scroll") || 0);
+    pause.checked = remembered.get("pause") || false;
+    pause.addEventListener("change", () => { remembered.set("pause", pause.checked); left = payload.live; });
+    const tick = () => {
+      next.textContent = pause.checked ? ", paused" : `, next in ${left} s`;
+      if (pause.checked) return;
+      if (left-- <= 0) {
+        remembered.set("scroll", scrollY);
+        location.reload();
+      }
+    };
+    tick();
+    setInterval(tick, 1000);
+  }
+})();

@@ -1,0 +1,134 @@
+"""Where every number of a run comes from: its trainings, their keys in the store, and who computed them when."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..figures.style import VARIANTS
+from ..gathering import Gathered, Training
+from ..wording import NONE, counted, duration, percent
+
+TORCH = re.compile(r", torch (\S+)$")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A training as the page tells of it: done, failed or missing; `others` are keys of what else belongs to it."""
+
+    training: Training
+    state: str
+    others: Mapping[str, str]
+    where: str
+    seconds: str
+    finished: str
+
+    @property
+    def accuracy(self) -> str:
+        """In per cent, or why there is none."""
+        return self.state if self.training.accuracy is None else f"{100 * self.training.accuracy:.2f}"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The trainings of a variant and cycle, under the name that links use."""
+
+    name: str
+    variant: str
+    cycle: int
+    density: str
+    rows: tuple[Row, ...]
+
+
+def cell_name(run: int, variant: str, cycle: int) -> str:
+    """Of the provenance of a number.
+
+    >>> cell_name(1, "ap_pro", 13)
+    'run-1-ap_pro-13'
+    """
+    return f"run-{run}-{variant}-{cycle}"
+
+
+def provenance(run: Gathered, number: int) -> list[Cell]:
+    """All trainings of a run, by variant and cycle."""
+    places = {machine: letter for letter, machine in machines(run).items()}
+    return [
+        Cell(
+            cell_name(number, variant, cycle),
+            VARIANTS[variant].label,
+            cycle,
+            _density(found.values()),
+            tuple(_row(training, places) for training in found.values()),
+        )
+        for variant in run.study.variants
+        for cycle in run.cycles
+        if (found := run.of(variant, cycle))
+    ]
+
+
+def machines(run: Gathered) -> dict[str, str]:
+    """Those that computed something, each under a letter."""
+    return {chr(ord("A") + place % 26) * (1 + place // 26): name for place, name in enumerate(run.machines)}
+
+
+def versions(run: Gathered) -> dict[str, str]:
+    """Of what the trainings were computed with."""
+    told = [training.provenance for training in run.trainings]
+    known = {
+        "activeprune": [str(one["activeprune"]) for one in told if "activeprune" in one],
+        "torch": [found[1] for machine in run.machines if (found := TORCH.search(machine))],
+        "Python": [str(one["python"]) for one in told if "python" in one],
+    }
+    return {name: ", ".join(sorted({*several})) for name, several in known.items() if several}
+
+
+def engines(run: Gathered) -> str:
+    """The engines that trained, and how many networks at once."""
+    found = {_engine(training.provenance) for training in run.trainings if "engine" in training.provenance}
+    return ", ".join(sorted(found))
+
+
+def dates(run: Gathered) -> str:
+    """From the first training that was finished to the last; nothing where none says when."""
+    found = sorted(str(t.provenance["finished"]) for t in run.trainings if "finished" in t.provenance)
+    if not found:
+        return ""
+    first, last = _readable(found[0]), _readable(found[-1])
+    return first if first == last else f"{first} to {last}"
+
+
+def _row(training: Training, places: Mapping[str, str]) -> Row:
+    told = training.provenance
+    state = "missing" if training.missing else "done" if training.failure is None else "failed"
+    place = [places.get(str(told.get("machine")), ""), _engine(told)]
+    return Row(
+        training,
+        state,
+        training.keys,
+        ", ".join(part for part in place if part) or NONE,
+        duration(float(told["seconds"])) if "seconds" in told else NONE,
+        _readable(str(told["finished"])) if "finished" in told else NONE,
+    )
+
+
+def _engine(told: Mapping[str, Any]) -> str:
+    if "engine" not in told:
+        return ""
+    pack = int(told.get("pack", 1))
+    return str(told["engine"]) if pack == 1 else f"{told['engine']}, {counted(pack, 'network')} at once"
+
+
+def _readable(time: str) -> str:
+    """ISO's times, for people.
+
+    >>> _readable("2026-11-16T01:30:46Z")
+    '2026-11-16 01:30:46 UTC'
+    """
+    return time.replace("T", " ").replace("Z", " UTC")
+
+
+def _density(trainings: Iterable[Training]) -> str:
+    known = next((t.density for t in trainings if t.density is not None), None)
+    return NONE if known is None else percent(known)

@@ -1,0 +1,403 @@
+"""The page of a report says what the runs found, no more and no less, and asks nobody for anything."""
+
+import json
+import re
+import shlex
+from base64 import b64decode
+from dataclasses import replace
+from hashlib import md5
+from itertools import pairwise
+from pathlib import Path
+from statistics import fmean, stdev
+from urllib.parse import unquote
+
+import numpy as np
+import pytest
+
+from activeprune.cli import main, reports, studies
+from activeprune.core.errors import InputError
+from activeprune.experiment.reading import read_study
+from activeprune.experiment.runs import Run
+from activeprune.report.figures import FIGURES, rendered
+from activeprune.report.gathering import Gathered, Training, gathered
+from activeprune.report.live import Progress, watched
+from activeprune.report.origin import Origin
+from activeprune.report.page import PAGE, Live, page, reproduce, write_page
+from activeprune.report.page.arrays import Arrays
+from activeprune.report.page.looks import SCHEMES
+from activeprune.report.page.reproduce import reproduction
+
+from .pages import Read, read
+from .synthetic import failed, run, training, undone
+
+HERE = Path(reproduce.__file__).parent
+SIX = ["plain", "plain_rewind", "ap_lite", "ap_pro", "no_rewind", "solo"]
+SMALL = {"cycles": 2, "report_cycles": [1, 2], "seeds": 2, "variants": ["plain", "ap_pro"]}
+HOSTILE = "</script><img src=x onerror=alert(1)>\"'&$$x$$ {{ 7 * 7 }}"
+
+
+@pytest.fixture(scope="module")
+def small() -> Gathered:
+    return run("table1", **SMALL)
+
+
+@pytest.fixture(scope="module")
+def shown(small: Gathered) -> Read:
+    return read(page([small]))
+
+
+def test_every_accuracy_is_the_mean_of_its_trainings_and_leads_to_them(small: Gathered, shown: Read) -> None:
+    links = shown.having("data-mean")
+    assert len(links) == len(small.study.variants) * len(small.cycles)
+    for link in links:
+        told = link.attributes
+        own = small.of(told["data-variant"], int(told["data-cycle"]))
+        values = [one.accuracy for one in own.values()]
+        assert float(told["data-mean"]) == fmean(values)
+        assert float(told["data-std"]) == stdev(values)
+        assert link.text == f"{100 * fmean(values):.2f} ± {100 * stdev(values):.2f}"
+        rows = rows_below(shown, told["href"].removeprefix("#"))
+        assert [(row["data-key"], float(row["data-accuracy"])) for row in rows] == [
+            (one.key, one.accuracy) for one in own.values()
+        ]
+
+
+def rows_below(shown: Read, name: str) -> list[dict]:
+    """The attributes of the rows of one body of the table of provenance."""
+    start = next(at for at, one in enumerate(shown.elements) if one.attributes.get("id") == name)
+    rows = []
+    for one in shown.elements[start + 1 :]:
+        if one.tag == "tbody":
+            break
+        if "data-key" in one.attributes:
+            rows.append(one.attributes)
+    return rows
+
+
+def test_the_plots_have_the_numbers_of_the_run(small: Gathered, shown: Read) -> None:
+    (told,) = shown.payload["runs"]
+    assert next(plot["target_id"] for plot in told["plots"]) == "run-1-accuracy-0"
+    text = json.dumps(told["plots"][0])
+    for one in small.trainings:
+        assert f"{one.seed}: {100 * one.accuracy:.3f}" in text
+    assert set(told["tables"]["training loss/ap_pro"]) == {"0", "1", "2"}
+
+
+def test_links_lead_to_something(shown: Read) -> None:
+    names = [one.attributes["id"] for one in shown.having("id")]
+    assert len(names) == len(set(names))
+    inside = [one.attributes["href"] for one in shown.having("href") if (one.attributes["href"] or "").startswith("#")]
+    assert {link.removeprefix("#") for link in inside} <= set(names)
+
+
+def test_nothing_is_loaded_from_anywhere(shown: Read) -> None:
+    for one in shown.elements:
+        for name in ("src", "href", "srcset", "action", "data", "poster"):
+            assert re.match(r"#|data:", one.attributes.get(name) or "#"), one
+    assert not re.search(r"url\(|@import", (HERE / "page.css").read_text())
+    assert not re.search(r"https?:|fetch\(|import\(|XMLHttp", (HERE / "page.js").read_text())
+    policy = next(one.attributes["content"] for one in shown.having("http-equiv"))
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert "script-src 'unsafe" not in policy
+    assert "http" not in policy
+
+
+def test_the_printed_figures_keep_their_letters(small: Gathered, shown: Read) -> None:
+    """Letters are shapes at a scale: places are rounded, scales are not, and nothing moves by more than that."""
+    whole = rendered(FIGURES["accuracy"](small), "svg").decode()
+    image = unquote(shown.all("img")[0].attributes["src"].partition(",")[2])
+    assert re.findall(r"scale\([^)]*\)", image) == re.findall(r"scale\([^)]*\)", whole)
+    before, after = (re.findall(r" d=.([^\"']*)", text) for text in (whole, image))
+    for one, other in zip(before, after, strict=True):
+        places = [[float(n) for n in re.findall(r"-?\d+(?:\.\d+)?", path)] for path in (one, other)]
+        assert places[1] == pytest.approx(places[0], abs=0.0501)
+
+
+def test_the_page_is_the_same_twice(small: Gathered) -> None:
+    assert page([small]) == page([small])
+
+
+def test_25_cycles_of_6_variants_and_5_seeds_are_well_under_5_megabytes() -> None:
+    """With keys as long as the store's, and all that it tells of a training."""
+    long = run("table1", as_stored, cycles=25, report_cycles=list(range(1, 26)), variants=SIX)
+    assert len(long.trainings) == 6 * 26 * 5
+    assert len(page([long]).encode()) < 3.5e6
+
+
+def as_stored(one: Training) -> Training:
+    def key(*of: object) -> str:
+        return md5(repr((one.key, of)).encode()).hexdigest()
+
+    told = {"engine": "captured", "pack": 5, "seconds": 61.5, "finished": "2026-11-16T01:30:46Z", "python": "3.11.7"}
+    keys = {name: key(name) for name in ("masks", "before", "after")}
+    return replace(one, key=key(), keys=keys, provenance={**told, "machine": "a machine", "activeprune": "0.1.0"})
+
+
+def test_the_page_says_who_computed_it_when_and_with_what() -> None:
+    shown = read(page([run("table1", as_stored, **SMALL)]))
+    facts = shown.all("dl")[0].text
+    for said in ("captured, 5 networks at once", "activeprune 0.1.0", "Python 3.11.7", "2026-11-16 01:30:46 UTC"):
+        assert said in facts
+    assert sum("A, captured, 5 networks at once" in row.text for row in shown.having("data-key")) == 12
+
+
+def test_deviations_have_four_digits() -> None:
+    arrays = Arrays()
+    arrays.add("name", "choice", {"std": [0.0123456, 98.7654], "mean": [98.7654]})
+    deviations, means = (np.frombuffer(b64decode(one), "<f4") for one in arrays.as_dict()["arrays"])
+    assert deviations == pytest.approx([0.0123456, 98.7654], rel=1e-3 / 2)
+    assert means == pytest.approx([98.7654], rel=1e-7)
+
+
+def test_titles_layers_and_failures_are_text_and_nothing_else() -> None:
+    def spoilt(one: Training) -> Training:
+        known = replace(one, key=HOSTILE, layers=dict.fromkeys((HOSTILE, "p1"), 0.5) if one.cycle else {})
+        return replace(failed(known), failure={"loss": HOSTILE}) if (one.cycle, one.seed) == (2, 1) else known
+
+    hostile = replace(run("table1", spoilt, **SMALL), title=HOSTILE, machines=(HOSTILE,))
+    shown = read(page([hostile, hostile], [Origin((HOSTILE,)), Origin()]))
+    assert not any((one.attributes.get("src") or "data:")[:5] != "data:" for one in shown.elements)
+    assert not any(name.startswith("on") for one in shown.elements for name in one.attributes)
+    assert len(shown.all("script")) == 3
+    assert [one.text for one in shown.all("h2")][:2] == [f"{HOSTILE} (1)", f"{HOSTILE} (2)"]
+    assert any(f"loss {HOSTILE}" in one.text for one in shown.all("li"))
+    assert HOSTILE in json.dumps(shown.payload, ensure_ascii=False).replace('\\"', '"')
+
+
+def test_headings_are_in_order_and_tables_say_what_they_are(shown: Read) -> None:
+    levels = [int(one.tag[1]) for one in shown.elements if re.fullmatch("h[1-6]", one.tag)]
+    assert levels[0] == 1
+    assert all(after - before <= 1 for before, after in pairwise(levels))
+    assert len(shown.all("caption")) == len(shown.all("table"))
+    assert all("scope" in one.attributes for one in shown.all("th"))
+    assert {"header", "main", "nav", "footer"} <= {one.tag for one in shown.elements}
+    assert all(one.attributes.get("alt") for one in shown.all("img"))
+
+
+def test_text_has_contrast_in_both_schemes() -> None:
+    """4.5 : 1 for text, 3 : 1 for lines that mean something (WCAG 2.2)."""
+    light, dark = (
+        dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6})", block))
+        for block in re.findall(r":root(?:\.dark)? \{(.*?)\}", (HERE / "page.css").read_text(), re.DOTALL)[:2]
+    )
+    for scheme in (light, {**light, **dark}):
+        for paper in ("paper", "tint", "mark"):
+            assert contrast(scheme["ink"], scheme[paper]) >= 4.5
+        for text in ("soft", "link", "warn"):
+            assert contrast(scheme[text], scheme["paper"]) >= 4.5
+    for name, colours in (("light", light), ("dark", {**light, **dark})):
+        for variant, colour in SCHEMES[name].items():
+            assert colours[variant.replace("_", "-")] == colour.lower()
+    for variant in ("plain", "plain_rewind", "ap_lite", "ap_pro"):
+        assert contrast(SCHEMES["light"][variant], light["paper"]) >= 3
+        assert contrast(SCHEMES["dark"][variant], dark["paper"]) >= 3
+
+
+def contrast(one: str, other: str) -> float:
+    bright, dim = sorted((luminance(one), luminance(other)), reverse=True)
+    return (bright + 0.05) / (dim + 0.05)
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_a_half_finished_run_says_how_much_is_there() -> None:
+    def half(one: Training) -> Training:
+        return failed(one) if (one.cycle, one.seed) == (1, 1) else undone(one) if one.cycle == 2 else one
+
+    shown = read(page([run("table1", half, **SMALL)]))
+    about = next(one.text for one in shown.all("p") if one.attributes.get("class") == "about")
+    assert about.endswith("6 of 12 reported trainings done, 2 failed")
+    assert any("failed: ap_pro cycle 1 seed 1" in one.text for one in shown.all("li"))
+
+
+def test_an_empty_run_is_a_page_without_figures() -> None:
+    shown = read(page([run("table1", undone, **SMALL)]))
+    assert not shown.all("figure")
+    assert "0 of 12 reported trainings done" in shown.all("main")[0].text
+
+
+def test_several_runs_have_a_table_of_contents() -> None:
+    two = [run("table1", **SMALL), run("table1", method="lamp", chain="rewind", **SMALL)]
+    shown = read(page(two))
+    runs = next(one for one in shown.all("nav") if one.attributes.get("aria-label") == "Runs")
+    assert "lamp, chain rewind" in runs.text
+    assert "global_magnitude, chain reinit" in runs.text
+    assert [one["id"] for one in shown.payload["runs"]] == ["run-1", "run-2"]
+
+
+CHANGED = [
+    ("table1", {}),
+    ("demo", {"seeds": [3, 5], "device": "cpu"}),
+    ("smoke", {"data.limit": 100, "measure": ["dnr"], "probe_every": "1ep"}),
+    ("table2", {"method": "lamp", "chain": "rewind", "data.path": "/a folder/with 'quotes'"}),
+    ("table4", {"method": {"name": "obd", "probes": 3}, "lr": 1e-5, "drops": ["3ep", "5ep"]}),
+    ("figure1", {"training": "resnet20-standard"}),
+    ("smoke", {"network": {"name": "resnet8", "shortcut": "pad"}, "exclude": "fc.weight"}),
+]
+
+
+@pytest.mark.parametrize(("name", "changes"), CHANGED)
+def test_the_command_gives_the_same_study(name: str, changes: dict, tmp_path: Path, monkeypatch) -> None:
+    """As the command line itself reads it: whatever it is told, it is about to run just this study."""
+    study = read_study(name, changes)
+    made = reproduction(study, "again")
+    monkeypatch.chdir(tmp_path)
+    if made.file is not None:
+        Path("again.yaml").write_text(made.file)
+    asked = []
+    monkeypatch.setattr(studies, "started", lambda *given: asked.append(studies_of(*given)) or stop())
+    program, *arguments = shlex.split(made.commands[0])
+    assert program == "activeprune"
+    assert main(arguments) == 2
+    assert asked == [(study, Path("runs/again"))]
+    assert shlex.split(made.commands[1]) == ["activeprune", "report", "runs/again"]
+
+
+def studies_of(study, out, store, changes, grid) -> tuple:
+    assert not grid
+    return read_study(study, changes), out
+
+
+def stop() -> None:
+    raise InputError("enough")
+
+
+def test_a_study_far_from_all_others_is_a_file() -> None:
+    far = {"lr": 0.5, "momentum": 0.5, "weight_decay": 0.5, "epochs": "7ep", "batch": 3, "p": 0.5, "q": 0.1}
+    far |= {"cycles": 3, "seeds": [9], "variants": ["solo"], "rule": "random"}
+    made = reproduction(read_study("smoke", far), "far", ["my.module"])
+    assert made.commands[0] == "activeprune --import my.module run far.yaml --out runs/far"
+    assert "lr: 0.5" in made.file
+
+
+def test_a_name_that_says_it_all_needs_no_changes() -> None:
+    assert reproduction(read_study("table1"), "table1").commands[0] == "activeprune run table1"
+
+
+def test_a_live_page_says_when_it_was_written_and_a_last_one_does_not(small: Gathered, shown: Read) -> None:
+    live = read(page([small], live=Live("12:34:56", 7)))
+    assert live.payload["live"] == 7
+    assert any("Updated 12:34:56" in one.text for one in live.all("p"))
+    assert "refresh" in {one.attributes["http-equiv"] for one in live.having("http-equiv")}
+    assert not live.all("img")  # the printed figures take seconds
+    assert shown.payload["live"] is None
+    assert "refresh" not in {one.attributes["http-equiv"] for one in shown.having("http-equiv")}
+
+
+def test_a_live_report_is_written_when_there_is_something_new() -> None:
+    seen = iter([{"a", "b"}, {"a", "b"}, {"a"}, {"a"}, set()])
+    written, waits = [], []
+    watched(lambda: of(next(seen)), written.append, lambda: waits.append(len(written)))
+    assert written == [True, True, False]
+    assert waits == [1, 1, 2, 2]
+
+
+def test_an_interrupted_live_report_ends_with_a_page_that_stays() -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    written = []
+    watched(lambda: of({"a"}), written.append, interrupted)
+    assert written == [True, False]
+
+
+def of(missing: set[str]) -> Progress:
+    return Progress(frozenset(missing), over=not missing)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("runs") / "tiny"
+    small = ["--set", "cycles=1", "--set", "variants=[plain,ap_pro]"]
+    assert main(["run", "smoke", "--out", str(out), "--processes", "1", "--quiet", *small]) == 0
+    return out
+
+
+def test_report_writes_the_page_and_names_it_last(finished: Path, capsys, monkeypatch) -> None:
+    opened = []
+    monkeypatch.setattr(reports.webbrowser, "open", opened.append)
+    assert main(["report", str(finished), "--no-figures", "--open"]) == 0
+    assert capsys.readouterr().err.splitlines()[-1] == f"the page is {finished / PAGE}"
+    assert opened == [(finished / PAGE).as_uri()]
+    first = (finished / PAGE).read_bytes()
+    assert write_page([gathered(Run.opened(finished))], finished).read_bytes() == first
+    (finished / PAGE).unlink()
+    assert main(["report", str(finished), "--no-figures", "--no-page"]) == 0
+    assert not (finished / PAGE).exists()
+
+
+def test_the_page_has_the_keys_and_accuracies_of_the_store(finished: Path) -> None:
+    opened = Run.opened(finished)
+    shown = read(page([gathered(opened)]))
+    told = {(row.attributes["data-key"], float(row.attributes["data-accuracy"])) for row in shown.having("data-key")}
+    assert told == {(row["key"], row["accuracy"]) for row in opened.rows()}
+    masks = {cell.masks.key for cell in opened.plan.cells if cell.masks is not None}
+    assert masks <= {one.text for one in shown.all("code")}
+    assert "activeprune 0." in shown.all("dl")[0].text
+    assert "torch 2." in shown.all("dl")[0].text
+
+
+def test_a_live_report_follows_a_run(tmp_path: Path, capsys, monkeypatch) -> None:
+    going = Run.new("smoke", tmp_path / "run", changes={"cycles": 1, "variants": "plain"})
+    going.write_study()
+    pages = []
+
+    def wait(seconds: int) -> None:
+        assert seconds == 3
+        pages.append(read((tmp_path / "run" / PAGE).read_text()))
+        going.go()
+
+    monkeypatch.setattr(reports, "_wait", wait)
+    monkeypatch.setattr(reports, "_now", lambda: "01:02:03")
+    assert main(["report", str(going.out), "--live", "--every", "3", "--no-figures"]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith(f"the page is {going.out / PAGE}")
+    assert lines[1:] == ["01:02:03: 0 of 2 reported trainings", "01:02:03: 2 of 2 reported trainings"]
+    assert [one.payload["live"] for one in pages] == [3]
+    last = read((going.out / PAGE).read_text())
+    assert last.payload["live"] is None
+    assert "complete: 2 reported trainings" in last.all("main")[0].text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--live", "--json"], "--live writes a page"),
+        (["--live", "--no-page"], "--live writes a page"),
+        (["--live", "--every", "0"], "--every"),
+    ],
+)
+def test_what_does_not_go_together_is_one_line(finished: Path, arguments: list[str], message: str, capsys) -> None:
+    assert main(["report", str(finished), *arguments]) == 2
+    shown = capsys.readouterr().err
+    assert message in shown
+    assert "Traceback" not in shown
+
+
+def test_folders_that_are_no_runs_and_runs_without_a_folder_are_one_line(
+    finished: Path, tmp_path: Path, capsys
+) -> None:
+    assert main(["report", str(tmp_path), "--live"]) == 2
+    assert "holds no run" in capsys.readouterr().err
+    assert main(["report", str(finished), str(finished), "--live"]) == 2
+    assert "--out DIR is needed" in capsys.readouterr().err
+
+
+def test_runs_of_different_studies_and_an_empty_one_share_a_page(finished: Path, tmp_path: Path) -> None:
+    empty = Run.new("table1", tmp_path / "empty", changes={"seeds": 2})
+    empty.write_study()
+    assert main(["report", str(finished), str(empty.out), "--out", str(tmp_path / "both"), "--no-figures"]) == 0
+    shown = read((tmp_path / "both" / PAGE).read_text())
+    assert [one.text for one in shown.all("h2")] == ["tiny", "empty", "All runs"]
+    assert "0 of 64 reported trainings done" in shown.all("main")[0].text
+
+
+def test_a_training_without_looks_or_layers_does_without_their_figures() -> None:
+    bare = run("table1", lambda one: replace(training(one.variant, one.cycle, one.seed), looks=(), layers={}), **SMALL)
+    heads = [one.text for one in read(page([bare])).all("h4")]
+    assert "Dead neurons in training" not in heads
+    assert "Accuracy along density" in heads
