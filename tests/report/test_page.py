@@ -21,7 +21,6 @@ from activeprune.experiment.runs import Run
 from activeprune.report.figures import FIGURES, rendered
 from activeprune.report.gathering import Gathered, Training, gathered
 from activeprune.report.live import Progress, watched
-from activeprune.report.origin import Origin
 from activeprune.report.page import PAGE, Live, page, reproduce, write_page
 from activeprune.report.page.arrays import Arrays
 from activeprune.report.page.looks import SCHEMES
@@ -154,8 +153,8 @@ def test_titles_layers_and_failures_are_text_and_nothing_else() -> None:
         known = replace(one, key=HOSTILE, layers=dict.fromkeys((HOSTILE, "p1"), 0.5) if one.cycle else {})
         return replace(failed(known), failure={"loss": HOSTILE}) if (one.cycle, one.seed) == (2, 1) else known
 
-    hostile = replace(run("table1", spoilt, **SMALL), title=HOSTILE, machines=(HOSTILE,))
-    shown = read(page([hostile, hostile], [Origin((HOSTILE,)), Origin()]))
+    hostile = replace(run("table1", spoilt, **SMALL), title=HOSTILE, machines=(HOSTILE,), imports=(HOSTILE,))
+    shown = read(page([hostile, hostile]))
     assert not any((one.attributes.get("src") or "data:")[:5] != "data:" for one in shown.elements)
     assert not any(name.startswith("on") for one in shown.elements for name in one.attributes)
     assert len(shown.all("script")) == 3

@@ -44,15 +44,17 @@ def test_the_same_bytes_again_and_a_shared_training_once(tmp_path: Path) -> None
     assert len(told["trainings"]) == len(one.trainings) == len(told["cells"]) - 1
 
 
-@pytest.mark.parametrize(
-    "content",
-    [b"", b"{}", gzip.compress(b"{"), gzip.compress(b"[]"), gzip.compress(b'{"format": 1}'),
-     gzip.compress(b'{"format": 9, "runs": []}'), gzip.compress(b'{"format": 1, "runs": [{"title": 3}]}'),
-     gzip.compress(b'{"format": 1, "runs": []}')[:-6]],
-)  # fmt: skip
-def test_other_files_are_refused_in_one_line(tmp_path: Path, content: bytes) -> None:
+TEXTS = {
+    "half": "{", "no object": "[]", "no runs": '{"format": 1}', "a later format": '{"format": 9, "runs": []}',
+    "no run": '{"format": 1, "runs": [{"title": 3}]}',
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", ["empty", "not compressed", "cut", *TEXTS])
+def test_other_files_are_refused_in_one_line(tmp_path: Path, what: str) -> None:
     path = tmp_path / RECORDS
-    path.write_bytes(content)
+    whole = gzip.compress(TEXTS.get(what, '{"format": 1, "runs": []}').encode())
+    path.write_bytes({"empty": b"", "not compressed": b"{}", "cut": whole[:-6]}.get(what, whole))
     with pytest.raises(InputError, match=r"records\.json\.gz") as caught:
         read_records(path)
     assert "\n" not in str(caught.value)

@@ -11,6 +11,7 @@ import pytest
 from activeprune.cli import main
 from activeprune.experiment.runs import Run
 from activeprune.report.gathering import gathered
+from activeprune.report.records import RECORDS
 from activeprune.report.writing import FILES, write_tables
 
 SMALL = ["--processes", "1", "--quiet", "--set", "cycles=1"]
@@ -139,3 +140,27 @@ def test_a_report_is_the_same_twice(finished: Path, tmp_path: Path) -> None:
     run = gathered(Run.opened(finished))
     first, second = (write_tables([run], tmp_path / name) for name in ("a", "b"))
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
+
+
+def test_a_report_is_made_again_from_its_records(finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """Without the run and its store, to the byte; in place, from the folder or from the file."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    assert main(["report", str(finished), "--out", str(first)]) == 0
+    kept = {path.relative_to(first): path.read_bytes() for path in first.rglob("*") if path.is_file()}
+    assert Path("report.html") in kept
+    assert main(["report", str(first / RECORDS), "--out", str(second)]) == 0
+    assert main(["report", str(first)]) == 0
+    for folder in (first, second):
+        assert {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()} == kept
+    assert "smoke: test accuracy in %" in capsys.readouterr().out
+    assert main(["report", str(first), str(finished), "--json"]) == 0
+    both = json.loads(capsys.readouterr().out)["reports"]
+    assert both[0]["paired"] == both[1]["paired"]
+    means = [{(cell["variant"], cell["cycle"]): cell["mean"] for cell in one["cells"]} for one in both]
+    assert means[0] == means[1]
+
+
+def test_records_cannot_be_followed(finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    assert main(["report", str(finished), "--out", str(tmp_path), "--no-figures", "--no-page"]) == 0
+    assert main(["report", str(tmp_path), "--live"]) == 2
+    assert "records of a report do not change" in capsys.readouterr().err

@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 import time
 import webbrowser
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,24 +13,25 @@ import typer
 
 from ..core.errors import InputError
 from ..experiment.files import explained
-from ..experiment.runs import Run
-from ..experiment.search import folder_name, opened
+from ..experiment.search import folder_name
 from ..report.claims import claims
 from ..report.comparisons import comparisons, effort_dict
-from ..report.gathering import Gathered, gathered
-from ..report.layout import Table, plain
+from ..report.gathering import Gathered
 from ..report.live import progress, watched
-from ..report.origin import Origin, origin
+from ..report.records import write_records
 from ..report.tables import accuracy_table, paired_table, section
 from ..report.writing import told_apart, write_tables
-from .show import AsJson, print_json, print_table
-from .studies import Job, print_results, runs_of
+from .show import AsJson, print_json
+from .sources import Source, Started, show_table, source
 
 FIGURES_FOLDER = "figures"
 
 
 def report(
-    folders: Annotated[list[Path], typer.Argument(metavar="DIR", help="Folders of runs or of grids.")],
+    folders: Annotated[
+        list[Path],
+        typer.Argument(metavar="DIR", help="Folders of runs, of grids, or of reports."),
+    ],
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder of tables and figures; that of the run by default.")
     ] = None,
@@ -45,39 +45,39 @@ def report(
     as_json: AsJson = False,
 ) -> None:
     """Print what runs found, finished or not, and write tables, figures and one page with both (report.html)."""
-    jobs = [opened(folder) for folder in folders]
-    folder = out or (jobs[0].out if len(jobs) == 1 else None)
+    sources = [source(folder) for folder in folders]
+    folder = out or (sources[0].out if len(sources) == 1 else None)
     if live:
         if as_json or no_page:
             raise InputError("--live writes a page: --json and --no-page do not go with it")
+        started = [one for one in sources if isinstance(one, Started)]
+        if len(started) < len(sources):
+            raise InputError("--live follows runs: the records of a report do not change")
         if folder is None:
             raise InputError("--live with several runs: --out DIR is needed, the folder of their page")
-        _watch(jobs, folder, every, figures=not no_figures, open_page=open_page)
+        _watch(started, folder, every, figures=not no_figures, open_page=open_page)
         return
-    read = told_apart(run for job in jobs for run in _gathered(job))
+    per_source = [[*one.runs()] for one in sources]
+    read = told_apart(run for runs in per_source for run in runs)
     if as_json:
-        print_json(_told(jobs, read))
+        print_json(_told(sources, read))
     else:
-        _print(jobs, read)
-    page = _write(read, _origins(jobs), folder, out is not None, not no_figures, not no_page)
+        named = iter(read)
+        for one, runs in zip(sources, per_source, strict=True):
+            _print(one, [next(named) for _ in runs], several=len(sources) > 1)
+    page = _write(read, folder, out is not None, not no_figures, not no_page)
     if open_page and page is not None:
         _show(page)
 
 
-def _gathered(job: Job) -> Iterator[Gathered]:
-    for label, run in runs_of(job).items():
-        found = gathered(run)
-        yield replace(found, title=f"{job.out.name} {label}") if label else found
-
-
-def _told(jobs: Sequence[Job], read: Sequence[Gathered]) -> dict[str, Any]:
-    """Each job as it tells itself, and what the report adds: of a single one its keys stay where they are."""
+def _told(sources: Sequence[Source], read: Sequence[Gathered]) -> dict[str, Any]:
+    """Each source as it tells itself, and what the report adds: of a single one its keys stay where they are."""
     runs = iter(read)
     told = []
-    for job in jobs:
-        own = job.as_dict()
-        for one in [own] if isinstance(job, Run) else own["studies"]:
-            one.update(_added(next(runs)))
+    for one in sources:
+        own = one.as_dict()
+        for study in own.get("studies", [own]):
+            study.update(_added(next(runs)))
         told.append(own)
     both = {"claims": [claim.as_dict() for claim in claims(read)]}
     return {**told[0], **both} if len(told) == 1 else {"reports": told, **both}
@@ -93,51 +93,32 @@ def _added(run: Gathered) -> dict[str, Any]:
     }
 
 
-def _print(jobs: Sequence[Job], read: Sequence[Gathered]) -> None:
-    runs = iter(read)
-    for job in jobs:
-        if len(jobs) > 1:
-            print(f"\n{job.out}")
-        print_results(job)
-        for run in [next(runs) for _ in runs_of(job)]:
-            if (table := paired_table(run)) is not None:
-                _print_table(table)
-            for note in section(run).notes:
-                print(note)
+def _print(one: Source, runs: Sequence[Gathered], several: bool) -> None:
+    if several:
+        print(f"\n{one.out}")
+    one.show()
+    for run in runs:
+        if (table := paired_table(run)) is not None:
+            show_table(table)
+        for note in section(run).notes:
+            print(note)
 
 
-def _print_table(table: Table) -> None:
-    print_table([dict(zip(table.head, map(plain, row), strict=True)) for row in table.rows], title=table.title)
-    for note in table.notes:
-        print(f"  {note}")
-
-
-def _origins(jobs: Sequence[Job]) -> list[Origin]:
-    return [origin(run) for job in jobs for run in runs_of(job).values()]
-
-
-def _write(
-    read: Sequence[Gathered],
-    origins: Sequence[Origin],
-    folder: Path | None,
-    asked: bool,
-    figures: bool,
-    page: bool,
-) -> Path | None:
+def _write(read: Sequence[Gathered], folder: Path | None, asked: bool, figures: bool, page: bool) -> Path | None:
     """Says where the page is. A folder that cannot be written matters only to who asked for it: all else is printed."""
     if folder is None:
         print("several runs: --out DIR writes their tables, figures and page", file=sys.stderr)
         return None
     try:
-        paths = write_tables(read, folder)
+        paths = (*write_tables(read, folder), write_records(read, folder))
         drawn = _draw(read, folder / FIGURES_FOLDER) if figures else []
-        made = _page(read, origins, folder) if page else None
+        made = _page(read, folder) if page else None
     except InputError as error:
         if asked:
             raise
         print(f"the report is not written: {error}; --out DIR writes it elsewhere", file=sys.stderr)
         return None
-    print(f"tables are in {', '.join(map(str, paths))}", file=sys.stderr)
+    print(f"tables and records are in {', '.join(map(str, paths))}", file=sys.stderr)
     if drawn:
         print(
             f"figures are in {folder / FIGURES_FOLDER}: {', '.join(sorted({p.stem for p in drawn}))}", file=sys.stderr
@@ -147,15 +128,15 @@ def _write(
     return made
 
 
-def _watch(jobs: Sequence[Job], folder: Path, every: int, figures: bool, open_page: bool) -> None:
+def _watch(started: Sequence[Started], folder: Path, every: int, figures: bool, open_page: bool) -> None:
     """Figures are drawn once, at the end; until then only what is quick is written."""
     shown = False
 
     def write(more: bool) -> None:
         nonlocal shown
-        read, now = told_apart(run for job in jobs for run in _gathered(job)), _now()
+        read, now = told_apart(run for one in started for run in one.runs()), _now()
         write_tables(read, folder)
-        page = _page(read, _origins(jobs), folder, (now, every) if more else None)
+        page = _page(read, folder, (now, every) if more else None)
         if not shown:
             print(f"the page is {page}; it follows the run until that is over (Ctrl-C: until now)", file=sys.stderr)
             shown = True
@@ -164,10 +145,12 @@ def _watch(jobs: Sequence[Job], folder: Path, every: int, figures: bool, open_pa
         missing = sum(training.missing for run in read for training in run.trainings)
         count = sum(len(run.trainings) for run in read)
         print(f"{now}: {count - missing} of {count} reported trainings", file=sys.stderr)
-        if figures and not more:
-            _draw(read, folder / FIGURES_FOLDER)
+        if not more:
+            write_records(read, folder)
+            if figures:
+                _draw(read, folder / FIGURES_FOLDER)
 
-    watched(lambda: progress(jobs), write, lambda: _wait(every))
+    watched(lambda: progress(one.job for one in started), write, lambda: _wait(every))
 
 
 def _now() -> str:
@@ -182,12 +165,10 @@ def _show(page: Path) -> None:
     webbrowser.open(page.resolve().as_uri())
 
 
-def _page(
-    read: Sequence[Gathered], origins: Sequence[Origin], folder: Path, live: tuple[str, int] | None = None
-) -> Path:
+def _page(read: Sequence[Gathered], folder: Path, live: tuple[str, int] | None = None) -> Path:
     from ..report.page import Live, write_page  # Bokeh takes a second to come
 
-    return write_page(read, folder, origins, None if live is None else Live(*live))
+    return write_page(read, folder, None if live is None else Live(*live))
 
 
 def _draw(read: Sequence[Gathered], folder: Path) -> list[Path]:

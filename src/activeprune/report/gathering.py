@@ -9,8 +9,9 @@ from typing import Any
 
 from ..experiment.artifacts import masks_of
 from ..experiment.chains import Cell
+from ..experiment.files import read_json
 from ..experiment.plan import MASKS, Plan, behind, is_whole_training, probe_part, record_of
-from ..experiment.runs import Run
+from ..experiment.runs import RUN_FILE, Run
 from ..experiment.steps import Measure, Train
 from ..experiment.store import Damaged, Missing, Store
 from ..experiment.study import Study
@@ -68,6 +69,7 @@ class Gathered:
     effort: Mapping[str, Effort]
     in_all: Effort
     machines: tuple[str, ...]
+    imports: tuple[str, ...] = ()  # modules that had to be imported before the study could be read
 
     def of(self, variant: str, cycle: int) -> dict[int, Training]:
         """The trainings of a cell by seed."""
@@ -90,7 +92,13 @@ def gathered(run: Run) -> Gathered:
         effort={variant: _effort(_trainings(plan, variant), done) for variant in run.study.variants},
         in_all=_effort({step.key for step in plan.trainings}, done),
         machines=tuple(sorted({str(told["machine"]) for told in done.values() if "machine" in told})),
+        imports=_imports(run),
     )
+
+
+def _imports(run: Run) -> tuple[str, ...]:
+    path = run.out / RUN_FILE
+    return tuple(map(str, read_json(path, "imports")["imports"])) if path.is_file() else ()
 
 
 def _training(cell: Cell, plan: Plan, store: Store) -> Training:

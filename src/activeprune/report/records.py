@@ -56,6 +56,7 @@ def _told(run: Gathered) -> dict[str, Any]:
         "effort": {variant: asdict(effort) for variant, effort in run.effort.items()},
         "in_all": asdict(run.in_all),
         "machines": list(run.machines),
+        "imports": list(run.imports),
     }
 
 
@@ -76,6 +77,7 @@ def _run(told: Mapping[str, Any], where: str) -> Gathered:
         effort={variant: Effort(**effort) for variant, effort in told["effort"].items()},
         in_all=Effort(**told["in_all"]),
         machines=tuple(told["machines"]),
+        imports=tuple(told["imports"]),
     )
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from ...experiment.files import write_text
 from ..gathering import Gathered
-from ..origin import Origin
 from .document import Live, page
 
 __all__ = ["PAGE", "Live", "page", "write_page"]
@@ -15,10 +14,8 @@ __all__ = ["PAGE", "Live", "page", "write_page"]
 PAGE = "report.html"
 
 
-def write_page(
-    runs: Sequence[Gathered], folder: Path, origins: Sequence[Origin] | None = None, live: Live | None = None
-) -> Path:
+def write_page(runs: Sequence[Gathered], folder: Path, live: Live | None = None) -> Path:
     """Writes report.html into a folder, all of it or nothing, and says where it is."""
     path = folder / PAGE
-    write_text(path, page(runs, origins, live))
+    write_text(path, page(runs, live))
     return path

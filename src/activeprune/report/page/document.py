@@ -22,7 +22,6 @@ from ..cells import bare, columns
 from ..figures.reference import accuracies, dynamic_rates
 from ..figures.style import VARIANTS
 from ..gathering import Gathered
-from ..origin import Origin
 from ..tables import about
 from ..wording import counted, duration
 from ..writing import sections, told_apart
@@ -45,15 +44,14 @@ class Live:
     every: int
 
 
-def page(runs: Sequence[Gathered], origins: Sequence[Origin] | None = None, live: Live | None = None) -> str:
+def page(runs: Sequence[Gathered], live: Live | None = None) -> str:
     """All runs in one page: the same bytes for the same results, unless it is live."""
     read = told_apart(runs)
     *own, together = sections(read)
     script, library = _text("page.js"), "\n".join(Resources(mode="inline", components=["bokeh"]).js_raw)
     shown_runs, payload = [], []
     for number, (run, section) in enumerate(zip(read, own, strict=True), 1):
-        origin = Origin() if origins is None else origins[number - 1]
-        told, data = _run(run, number, origin, images=live is None)
+        told, data = _run(run, number, images=live is None)
         shown_runs.append({**told, "tables": of_run(section, run, number), "gaps": section.notes})
         payload.append(data)
     tables = [shown(table) for table in together.tables]
@@ -78,7 +76,7 @@ def policy(*scripts: str) -> str:
     return f"default-src 'none'; script-src {hashes}; {NOTHING_ELSE}"
 
 
-def _run(run: Gathered, number: int, origin: Origin, images: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+def _run(run: Gathered, number: int, images: bool) -> tuple[dict[str, Any], dict[str, Any]]:
     arrays = Arrays()
     along, plots = drawn(run, number, {**ALONG_DENSITY, **ALONG_TIME}, arrays, images)
     layers, maps = drawn(run, number, OF_LAYERS, arrays, images)
@@ -99,7 +97,7 @@ def _run(run: Gathered, number: int, origin: Origin, images: bool) -> tuple[dict
         "provenance": provenance(run, number),
         "machines": machines(run),
         "trainings": len(run.trainings),
-        "reproduction": reproduction(run.study, folder_name(run.title), origin.imports),
+        "reproduction": reproduction(run.study, folder_name(run.title), run.imports),
         "versions": versions(run),
     }
     return told, {"id": f"run-{number}", "plots": plots + maps, **arrays.as_dict()}
