@@ -13,6 +13,7 @@ from urllib.parse import unquote
 
 import numpy as np
 import pytest
+from bokeh.models import DataRange1d
 
 from activeprune.cli import main, reports, studies
 from activeprune.core.errors import InputError
@@ -22,6 +23,7 @@ from activeprune.report.figures import FIGURES, rendered
 from activeprune.report.gathering import Gathered, Training, gathered
 from activeprune.report.live import Progress, watched
 from activeprune.report.page import PAGE, Live, page, reproduce, write_page
+from activeprune.report.page.along_density import amount_ticks, dead_neurons
 from activeprune.report.page.arrays import Arrays
 from activeprune.report.page.looks import SCHEMES
 from activeprune.report.page.reproduce import reproduction
@@ -393,6 +395,24 @@ def test_runs_of_different_studies_and_an_empty_one_share_a_page(finished: Path,
     shown = read((tmp_path / "both" / PAGE).read_text())
     assert [one.text for one in shown.all("h2")] == ["tiny", "empty", "All runs"]
     assert "0 of 64 reported trainings done" in shown.all("main")[0].text
+
+
+@pytest.mark.parametrize("wide", [1.05, 1.6, 4.0, 30.0, 1e4])
+def test_an_axis_of_amounts_has_ticks_however_narrow_it_is(wide: float) -> None:
+    for low in (700.0, 1.7e4, 9.6e6):
+        ticks = amount_ticks(low, low * wide)
+        assert len(ticks) >= (1 if wide < 1.1 else 3)
+        assert all(low <= tick <= low * wide for tick in ticks)
+
+
+def test_rates_that_are_all_0_lie_on_the_lower_edge() -> None:
+    def none_dead(one: Training) -> Training:
+        after = {of: {**one.after[of], "static": 0.0} for of in ("unit", "channel")}
+        return replace(one, after={**one.after, **after})
+
+    static, dynamic, *_ = dead_neurons(run("table1", none_dead, **SMALL))
+    assert (static.title, static.plot.y_range.start, static.plot.y_range.end) == ("static, units", -0.05, 1.0)
+    assert isinstance(dynamic.plot.y_range, DataRange1d)
 
 
 def test_a_training_without_looks_or_layers_does_without_their_figures() -> None:

@@ -7,7 +7,7 @@ from itertools import product
 from math import ceil, floor, log10
 from typing import Any
 
-from bokeh.models import DataRange1d, FixedTicker
+from bokeh.models import DataRange1d, FixedTicker, Range1d
 
 from ..cost import Cost, Layer, cost, layers_of_study
 from ..figures.along_density import BESIDE, KINDS, NARROW, PARTS, reported, within
@@ -16,7 +16,8 @@ from ..figures.series import Point, dead
 from ..gathering import Gathered, Training
 from .plots import DENSITY, LOW, Panel, Spot, Value, density_axis, draw_published, draw_variant, sheet, spots
 
-MANY = 200  # of the largest to the smallest: an axis with room for few ticks in a decade
+STEPS = ((1, 3), (1, 2, 5), range(1, 10), [1 + step / 10 for step in range(90)])  # of a decade
+FEWEST = 3  # ticks that an axis needs
 Found = dict[str, list[Spot]]
 
 
@@ -80,11 +81,23 @@ def short(amount: float) -> str:
     return f"{amount:g}"
 
 
-def _amounts(axis: Any, low: float, high: float) -> None:
-    """Ticks at 1, 2 and 5 of each decade, at 1 and 3 where there are many."""
-    steps = (1, 3) if high / low > MANY else (1, 2, 5)
+def amount_ticks(low: float, high: float) -> list[float]:
+    """At 1 and 3 of each decade, or closer where these are few between the ends.
+
+    >>> amount_ticks(15e3, 270e3), amount_ticks(6.2e5, 9.5e5)
+    ([20000.0, 50000.0, 100000.0, 200000.0], [700000.0, 800000.0, 900000.0])
+    """
     decades = range(floor(log10(low)), ceil(log10(high)) + 1)
-    ticks = [step * 10.0**decade for decade in decades for step in steps]
+    found: list[float] = []
+    for steps in STEPS:
+        found = [t for decade in decades for step in steps if low <= (t := round(step * 10.0**decade, 9)) <= high]
+        if len(found) >= FEWEST:
+            break
+    return found
+
+
+def _amounts(axis: Any, low: float, high: float) -> None:
+    ticks = amount_ticks(low, high)
     axis.ticker = FixedTicker(ticks=ticks, minor_ticks=[])
     axis.major_label_overrides = {tick: short(tick) for tick in ticks}
 
@@ -102,6 +115,8 @@ def _along(
     for turn, (variant, points) in enumerate((printed or {}).items(), 1):
         draw_published(plot, variant, [*points], step**turn)
     density_axis(plot, marked, step ** len(printed or {}))
+    if found and not any(value for lines in found.values() for spot in lines for value in spot.values.values()):
+        plot.y_range = Range1d(start=-0.05, end=1.0)  # nothing is dead: an axis around 0 would say otherwise
     return plot
 
 
