@@ -49,6 +49,17 @@ def test_a_claim_needs_an_interval_on_its_side(by: list[float], status: str) -> 
     assert found["densenet40, lamp: ap_lite against plain at λ 13.4 %"].status == "not run"
 
 
+def test_holms_correction_counts() -> None:
+    """p = 0.034: enough for one statement alone, not for one of two."""
+    plain, better = [80.0] * 4, [80.5, 82.3, 82.6, 83.2]
+    values = {("plain", 13): plain, ("ap_lite", 13): better}
+    runs = [made("table3", {**values, **more}, seeds=4, **LAST) for more in ({}, {("ap_pro", 13): better})]
+    says = "densenet40, lamp: ap_lite against plain at λ 5.72 %"
+    found = [next(one for one in of("section 4, table 3", run).findings if one.says == says) for run in runs]
+    assert [one.status for one in found] == ["holds", "not shown"]
+    assert all(one.paired is not None and one.paired.direction == 1 for one in found)
+
+
 def test_one_seed_shows_nothing() -> None:
     run = made("table3", {("plain", 13): [80.0], ("ap_lite", 13): [99.0]}, **LAST)
     claim = of("section 4, table 3", run)

@@ -3,6 +3,8 @@
 import csv
 import json
 import os
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
@@ -12,6 +14,7 @@ from activeprune.cli import main
 from activeprune.experiment.runs import Run
 from activeprune.report.gathering import gathered
 from activeprune.report.records import RECORDS
+from activeprune.report.tables import dead_table, paired_table
 from activeprune.report.writing import FILES, write_tables
 
 SMALL = ["--processes", "1", "--quiet", "--set", "cycles=1"]
@@ -164,3 +167,52 @@ def test_records_cannot_be_followed(finished: Path, tmp_path: Path, capsys: pyte
     assert main(["report", str(finished), "--out", str(tmp_path), "--no-figures", "--no-page"]) == 0
     assert main(["report", str(tmp_path), "--live"]) == 2
     assert "records of a report do not change" in capsys.readouterr().err
+
+
+def test_a_store_that_is_gone_is_told_of_and_the_report_stays(finished: Path, tmp_path: Path, capsys) -> None:
+    moved = tmp_path / "runs"
+    shutil.copytree(finished.parent, moved)
+    assert main(["report", str(moved / "smoke"), "--no-figures"]) == 0
+    before = (moved / "smoke" / "tables.md").read_bytes()
+    (moved / ".store").rename(tmp_path / "elsewhere")
+    capsys.readouterr()
+    assert main(["report", str(moved / "smoke")]) == 2
+    assert "the store of" in capsys.readouterr().err
+    assert (moved / "smoke" / "tables.md").read_bytes() == before
+
+
+@pytest.mark.parametrize("harm", ["a byte", "another size", "the manifest"])
+def test_what_is_damaged_is_named(finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture, harm: str) -> None:
+    shutil.copytree(finished.parent, tmp_path / "runs")
+    run = Run.opened(tmp_path / "runs" / "smoke")
+    key = run.plan.cells[0].training.key
+    folder = run.store.root / "objects" / key[:2] / key
+    path = folder / ("manifest.json" if harm == "the manifest" else "record.json")
+    assert path.is_file()
+    content = path.read_bytes()
+    path.write_bytes(bytes([content[0] ^ 1]) + content[1:] if harm == "a byte" else b"{bad")
+    assert main(["report", str(run.out), "--no-figures"]) == 0
+    shown = capsys.readouterr()
+    assert key in shown.out + shown.err
+    assert "Traceback" not in shown.err
+    assert "trainings are missing" in shown.out
+
+
+def test_a_run_file_of_other_types_is_refused_in_one_line(finished: Path, tmp_path: Path, capsys) -> None:
+    shutil.copytree(finished, tmp_path / "run")
+    (tmp_path / "run" / "run.json").write_text('{"store": 5, "imports": [], "import_from": ""}')
+    assert main(["report", str(tmp_path / "run")]) == 2
+    assert "its store is no path" in capsys.readouterr().err
+
+
+def test_paired_differences_and_rates_are_files_for_programs(finished: Path, tmp_path: Path) -> None:
+    run = gathered(Run.opened(finished))
+    write_tables([run], tmp_path)
+    for name, make in (("paired.csv", paired_table), ("dead_neurons.csv", dead_table)):
+        with (tmp_path / name).open() as file:
+            read = list(csv.DictReader(file))
+        records = make(run).records
+        assert [(one["variant"], int(one["cycle"])) for one in read] == [(r["variant"], r["cycle"]) for r in records]
+    unmeasured = replace(run, study=run.study.model_copy(update={"measure": ()}))
+    write_tables([unmeasured], tmp_path)
+    assert not (tmp_path / "dead_neurons.csv").exists()

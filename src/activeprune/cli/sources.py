@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..experiment.runs import RUN_FILE
+from ..core.errors import InputError
+from ..experiment.runs import RUN_FILE, SUMMARY_FILE
 from ..experiment.search import GRID_FILE, opened
 from ..report.gathering import Gathered, gathered
 from ..report.layout import Table, plain
@@ -23,6 +24,9 @@ class Started:
     def __init__(self, folder: Path) -> None:
         self.job: Job = opened(folder)
         self.out = self.job.out
+        had_results = any((run.out / SUMMARY_FILE).is_file() for run in runs_of(self.job).values())
+        if had_results and not self.job.store.root.is_dir():
+            raise InputError(f"the store of {folder} is not there: {self.job.store.root} (named in {RUN_FILE})")
 
     def runs(self) -> Iterator[Gathered]:
         """What is known now."""

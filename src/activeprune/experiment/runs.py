@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ..core.errors import InputError
 from ..extras import need
 from .collecting import register
 from .files import read_json, write_text
@@ -49,6 +50,8 @@ class Run(Job):
         """A run that was started before."""
         folder = Path(out)
         told = read_json(folder / RUN_FILE, "store", "imports", "import_from")
+        if not isinstance(told["store"], str):
+            raise InputError(f"{folder / RUN_FILE} cannot be read: its store is no path")
         import_asked_for(told)
         return cls(read_study(folder / STUDY_FILE), folder, FolderStore(folder / told["store"]))
 

@@ -63,6 +63,9 @@ class Store(Protocol):
     def has(self, key: str, *parts: str) -> bool:
         """Whether there is a complete entry that holds all these parts."""
 
+    def has_something(self, key: str) -> bool:
+        """Whether anything is under a key, complete or not."""
+
     def get(self, key: str, part: str) -> bytes:
         """A part, exactly as it was put; `Missing` if it is not there, `Damaged` if it is not what it was."""
 
@@ -95,6 +98,10 @@ class FolderStore(Store):
             except (Missing, Damaged):
                 return False
             return all(name in seals and size_of(folder / name) == seals[name].size for name in names)
+
+    def has_something(self, key: str) -> bool:
+        """Whether anything is under a key, complete or not."""
+        return self._folder(key).exists()
 
     def get(self, key: str, part: str) -> bytes:
         """A part, exactly as it was put. A damaged entry is set aside, and is then missing."""

@@ -34,9 +34,11 @@ def bare(head: str) -> str:
 
 
 def best_of(run: Gathered, cycle: int) -> float | None:
-    """The highest mean of a column, where there is more than one."""
-    means = {spread(run, variant, cycle).mean for variant in run.study.variants} - {None}
-    return max(mean for mean in means if mean is not None) if len(means) > 1 else None
+    """The highest mean of a column, where there is more than one; of fewer seeds than others have, none counts."""
+    found = [spread(run, variant, cycle) for variant in run.study.variants]
+    most = max((one.seeds for one in found), default=0)
+    means = {one.mean for one in found if one.mean is not None and one.seeds == most}
+    return max(means) if len(means) > 1 else None
 
 
 def cell_text(run: Gathered, variant: str, cycle: int) -> str:

@@ -1,7 +1,8 @@
 """What the paper says in words, and what runs say to it.
 
 A statement holds where the paired 95 % interval lies on the claimed side of 0, fails where it lies on the other side,
-and is "not shown" where it contains 0 or there is none. The size that the paper gives is compared, but decides nothing.
+and is "not shown" where it contains 0, or does so after Holm's correction, or there is none. The size that the paper
+gives is compared, but decides nothing.
 """
 
 from __future__ import annotations
@@ -115,10 +116,13 @@ def claims_table(runs: Sequence[Gathered]) -> Table:
     made, rows = claims(runs), []
     for claim in made:
         shown = (Finding("all of it"),) if claim.status == "not run" else claim.findings
-        for number, one in enumerate(shown):
-            whose = ("", "") if number else (claim.where, claim.says)
+        whose = (claim.where, claim.says)
+        if len(shown) > 1:
+            rows.append((*map(cell, (*whose, "all of it")), cell(claim.status, bold=True), cell("")))
+            whose = ("", "")
+        for one in shown:
             says = f"{one.says} ({one.run})" if one.run and len(runs) > 1 else one.says
-            rows.append((*map(cell, (*whose, says)), cell(one.status, bold=True), cell(one.evidence)))
+            rows.append((*map(cell, (*whose, says)), cell(one.status, bold=len(shown) == 1), cell(one.evidence)))
     tested = sum(one.paired is not None and one.paired.p is not None for claim in made for one in claim.findings)
     return Table(
         title="The paper's claims",
@@ -126,8 +130,9 @@ def claims_table(runs: Sequence[Gathered]) -> Table:
         rows=tuple(rows),
         notes=(
             "holds: the paired 95 % interval lies on the claimed side of 0; fails: on the other side; "
-            "not shown: it contains 0, or there is none; the size that is claimed decides nothing",
-            f"{counted(tested, 'statement')} tested; p after Holm is corrected for that",
+            "not shown: it contains 0, or does after Holm's correction, or there is none; "
+            "the size that is claimed decides nothing",
+            f"{counted(tested, 'statement')} tested, for which Holm's correction is made",
         ),
         records=tuple(
             {"where": claim.where, "statement": one.says, "status": one.status, "run": one.run}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from ..experiment.artifacts import masks_of
@@ -43,6 +44,7 @@ class Training:
     layers: Mapping[str, float] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
     keys: Mapping[str, str] = field(default_factory=dict)  # of its masks and of what was measured of it
+    damaged: bool = False  # something is in the store, but not what was put there
 
     @property
     def missing(self) -> bool:
@@ -73,7 +75,14 @@ class Gathered:
 
     def of(self, variant: str, cycle: int) -> dict[int, Training]:
         """The trainings of a cell by seed."""
-        return {t.seed: t for t in self.trainings if (t.variant, t.cycle) == (variant, cycle)}
+        return self._cells.get((variant, cycle), {})
+
+    @cached_property
+    def _cells(self) -> dict[tuple[str, int], dict[int, Training]]:
+        found: dict[tuple[str, int], dict[int, Training]] = {}
+        for training in self.trainings:
+            found.setdefault((training.variant, training.cycle), {})[training.seed] = training
+        return found
 
     @property
     def cycles(self) -> tuple[int, ...]:
@@ -102,7 +111,9 @@ def _imports(run: Run) -> tuple[str, ...]:
 
 
 def _training(cell: Cell, plan: Plan, store: Store) -> Training:
-    record = record_of(store, cell.training.key) or {}
+    something = store.has_something(cell.training.key)  # until it is read: what is damaged may be set aside then
+    known = record_of(store, cell.training.key)
+    record = known or {}
     return Training(
         variant=cell.variant,
         cycle=cell.cycle,
@@ -123,6 +134,7 @@ def _training(cell: Cell, plan: Plan, store: Store) -> Training:
             for name, step in (("masks", cell.masks), ("before", cell.before), ("after", cell.after))
             if step is not None
         },
+        damaged=known is None and something,
     )
 
 

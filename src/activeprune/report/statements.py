@@ -23,17 +23,26 @@ USUAL_Q, HIGH_Q = 0.02, 0.05  # the paper's, and the highest of its sweeps
 class Finding:
     """A statement and the numbers that it rests on: `paired` differences from a mean of `base`, or a `count`.
 
+    `given` is its status where nothing is tested.
     `claimed` is the relative change that the paper gives, `other` are settings in which the run is not the paper's.
     """
 
     says: str
-    status: Status = "not run"
+    given: Status = "not run"
     run: str = ""
     paired: Paired | None = None
     base: float | None = None
     claimed: Interval | None = None
     count: str = ""
     other: tuple[str, ...] = ()
+
+    @property
+    def status(self) -> Status:
+        """Holds or fails where the interval lies on one side of 0, after Holm's correction, too."""
+        if self.paired is None or self.claimed is None:
+            return self.given
+        direction = self.paired.shown * (1 if self.claimed.low > 0 else -1)
+        return "holds" if direction > 0 else "fails" if direction < 0 else "not shown"
 
     @property
     def evidence(self) -> str:
@@ -88,11 +97,8 @@ class Statement:
 
     def _finding(self, run: Gathered, first: Values, second: Values) -> Finding:
         found = paired(first, second)
-        direction = found.direction * (1 if self.claimed.low > 0 else -1)
-        status: Status = "holds" if direction > 0 else "fails" if direction < 0 else "not shown"
         return Finding(
             says=self.says,
-            status=status,
             run=run.title,
             paired=found,
             base=fmean(second[seed] for seed in found.values),

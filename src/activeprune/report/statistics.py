@@ -78,6 +78,11 @@ class Paired:
         return 1 if self.interval.low > 0 else -1
 
     @property
+    def shown(self) -> int:
+        """The direction, unless Holm's correction takes it back."""
+        return self.direction if self.p_holm is None or self.p_holm <= LEVEL else 0
+
+    @property
     def verdict(self) -> str:
         """In words: "higher" and "lower" need an interval without 0, and say where Holm's correction takes it back."""
         if self.seeds < 2:
@@ -87,7 +92,7 @@ class Paired:
         if not self.direction:
             return "no difference shown"
         word = "higher" if self.direction > 0 else "lower"
-        return word if self.p_holm is None or self.p_holm <= LEVEL else f"{word}, not after Holm"
+        return word if self.shown else f"{word}, not after Holm"
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""

@@ -54,7 +54,10 @@ def accuracy_table(run: Gathered) -> Table:
         title=f"{run.title}: test accuracy in %, mean ± standard deviation over {seeds}",
         head=("variant", *heads.values()),
         rows=tuple(rows),
-        notes=("bold: the highest mean of a column, which alone is no evidence: see the paired differences",),
+        notes=(
+            "bold: the highest mean of a column, among cells of equally many seeds; alone it is no evidence: "
+            "see the paired differences",
+        ),
         records=tuple(record(run, variant, cycle, paper) for variant in run.study.variants for cycle in heads),
     )
 
@@ -118,7 +121,7 @@ def paired_table(run: Gathered) -> Table | None:
 
 
 def relative_table(run: Gathered) -> Table | None:
-    """Improvement over `plain` as the paper counts it; what no test supports stands in brackets."""
+    """Improvement over `plain` as the paper counts it; what no corrected test supports stands in brackets."""
     made = {(one.variant, one.cycle): one for one in comparisons(run) if one.against == "plain"}
     if not made:
         return None
@@ -136,8 +139,8 @@ def relative_table(run: Gathered) -> Table | None:
         head=("variant", *(head for cycle, head in heads.items() if cycle)),
         rows=tuple(rows),
         notes=(
-            "in brackets: the paired 95 % interval contains 0, or there is none, so no improvement is claimed; "
-            "Holm's correction stands beside the paired differences",
+            "in brackets: the paired 95 % interval contains 0, or does after Holm's correction, or there is none, "
+            "so no improvement is claimed",
         ),
     )
 
@@ -221,7 +224,7 @@ def _flat(one: Comparison) -> dict[str, Any]:
 
 def _relative(one: Comparison) -> str:
     text = signed(one.relative, 1)
-    return text if one.relative is None or one.paired.direction else f"({text})"
+    return text if one.relative is None or one.paired.shown else f"({text})"
 
 
 def _paper_relative(paper: Published | None, variant: str, cycle: int) -> float | None:
@@ -245,6 +248,8 @@ def _gaps(run: Gathered) -> Iterable[str]:
     missing = sum(one.missing for one in run.trainings)
     if missing:
         yield f"not finished: {missing} of {len(run.trainings)} reported trainings are missing"
+    for key in dict.fromkeys(one.key for one in run.trainings if one.damaged):
+        yield f"damaged in the store, and missing here: {key}; the same `activeprune run` computes it again"
     for one in run.trainings:
         if (why := one.failure) is not None:
             yield f"failed: {one.variant} cycle {one.cycle} seed {one.seed}: {_reason(why)}"

@@ -7,26 +7,34 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ..experiment.files import write_text
+from ..experiment.files import explained, write_text
 from ..experiment.runs import Run
 from .claims import claims_table
 from .gathering import Gathered, gathered
 from .layout import PREAMBLE, Section, csv, escaped, latex, markdown, safe
 from .sweeps import sweep_tables
-from .tables import accuracy_table, section
+from .tables import accuracy_table, dead_table, paired_table, section
 
-FILES = ("tables.md", "tables.tex", "tables.csv")
+RECORDED = {"tables.csv": accuracy_table, "paired.csv": paired_table, "dead_neurons.csv": dead_table}
+FILES = ("tables.md", "tables.tex", *RECORDED)
 
 
 def write_tables(runs: Sequence[Run | Gathered], folder: str | Path) -> tuple[Path, ...]:
-    """Writes tables.md, tables.tex and tables.csv into a folder, and says where they are."""
+    """Writes tables.md, tables.tex and the CSV files that there is something for, and says where they are."""
     read = told_apart([gathered(run) if isinstance(run, Run) else run for run in runs])
     made = sections(read)
-    texts = (_markdown(made), _latex(made), csv(*map(accuracy_table, read)))
-    paths = tuple(Path(folder) / name for name in FILES)
-    for path, text in zip(paths, texts, strict=True):
-        write_text(path, text)
-    return paths
+    texts = {"tables.md": _markdown(made), "tables.tex": _latex(made)}
+    for name, make in RECORDED.items():
+        if tables := [table for run in read if (table := make(run)) is not None]:
+            texts[name] = csv(*tables)
+    for name in FILES:
+        path = Path(folder) / name
+        if name in texts:
+            write_text(path, texts[name])
+        else:
+            with explained("file", path):
+                path.unlink(missing_ok=True)
+    return tuple(Path(folder) / name for name in texts)
 
 
 def sections(runs: Sequence[Gathered]) -> list[Section]:
