@@ -3,12 +3,15 @@
 import json
 import re
 import shlex
+import signal
 from base64 import b64decode
 from dataclasses import replace
+from functools import partial
 from hashlib import md5
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, stdev
+from typing import Any
 from urllib.parse import unquote
 
 import numpy as np
@@ -17,16 +20,18 @@ from bokeh.models import DataRange1d
 
 from activeprune.cli import main, reports, studies
 from activeprune.core.errors import InputError
+from activeprune.experiment.files import Sharing, in_use
 from activeprune.experiment.reading import read_study
 from activeprune.experiment.runs import Run
 from activeprune.report.figures import FIGURES, rendered
 from activeprune.report.gathering import Gathered, Training, gathered
-from activeprune.report.live import Progress, watched
+from activeprune.report.live import Progress, Watch, ended_politely
 from activeprune.report.page import PAGE, Live, page, reproduce, write_page
 from activeprune.report.page.along_density import amount_ticks, dead_neurons
 from activeprune.report.page.arrays import Arrays
 from activeprune.report.page.looks import SCHEMES
 from activeprune.report.page.reproduce import reproduction
+from activeprune.report.records import RECORDS
 
 from .pages import Read, read
 from .synthetic import failed, run, training, undone
@@ -289,21 +294,79 @@ def test_a_live_page_says_when_it_was_written_and_a_last_one_does_not(small: Gat
     assert "refresh" not in {one.attributes["http-equiv"] for one in shown.having("http-equiv")}
 
 
+def watch(looks: list[set[str]], **given: Any) -> tuple[list[Any], Watch]:
+    """A live report of a run that is seen like this, one after the other, and all that it does."""
+    done: list[Any] = []
+    seen = iter(looks)
+    asked = {
+        "look": lambda: of(next(seen)),
+        "busy": lambda: True,
+        "write": lambda: done.append("page"),
+        "finish": lambda: done.append("last"),
+        "wait": done.append,
+        "tell": done.append,
+        "every": 3.0,
+        "clock": lambda: 0.0,
+    }
+    return done, Watch(**{**asked, **{name: partial(do, done) for name, do in given.items()}})
+
+
 def test_a_live_report_is_written_when_there_is_something_new() -> None:
-    seen = iter([{"a", "b"}, {"a", "b"}, {"a"}, {"a"}, set()])
-    written, waits = [], []
-    watched(lambda: of(next(seen)), written.append, lambda: waits.append(len(written)))
-    assert written == [True, True, False]
-    assert waits == [1, 1, 2, 2]
+    done, live = watch([{"a", "b"}, {"a", "b"}, {"a"}, {"a"}, set()])
+    live.follow()
+    assert done == ["page", 3.0, 3.0, "page", 3.0, 3.0, "last"]
 
 
 def test_an_interrupted_live_report_ends_with_a_page_that_stays() -> None:
-    def interrupted() -> None:
+    def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    written = []
-    watched(lambda: of({"a"}), written.append, interrupted)
-    assert written == [True, False]
+    for where in ("wait", "write", "busy"):
+        done, live = watch([{"a"}], **{where: interrupted})
+        live.follow()
+        assert done[-2:] == ["writing the last page", "last"]
+
+
+def test_a_run_that_nobody_works_on_is_told_of_once_until_there_is_news() -> None:
+    done, live = watch([{"a", "b"}] * 3 + [{"a"}] * 2 + [set()], busy=lambda _: False)
+    live.follow()
+    nobody = "nobody is working on this run now"
+    assert done == ["page", nobody, 3.0, 3.0, 3.0, "page", nobody, 3.0, 3.0, "last"]
+
+
+def test_a_page_that_cannot_be_written_is_tried_again() -> None:
+    def full(done: list[Any]) -> None:
+        done.append("page")
+        if done.count("page") < 3:
+            raise InputError("the disk is full")
+
+    done, live = watch([{"a"}] * 4 + [set()], write=full)
+    live.follow()
+    told = "the page is not written: the disk is full; it is tried again"
+    assert done == ["page", told, 3.0, "page", 3.0, "page", 3.0, 3.0, "last"]
+
+
+def test_a_live_report_rests_four_times_as_long_as_it_writes() -> None:
+    times = iter([10.0, 12.5, 20.0, 20.1])
+    done, live = watch([{"a", "b"}, {"a", "b"}, {"a"}, set()], clock=lambda _: next(times))
+    live.follow()
+    assert done == ["page", 10.0, 10.0, "page", 3.0, "last"]
+
+
+def test_being_asked_to_end_is_an_interruption() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt), ended_politely():
+        signal.raise_signal(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_folder_is_in_use_while_a_process_shares_it(tmp_path: Path) -> None:
+    assert not in_use(tmp_path)
+    with Sharing(tmp_path) as folder:
+        assert in_use(tmp_path)
+        folder.share()
+        assert in_use(tmp_path)
+    assert not in_use(tmp_path)
 
 
 def of(missing: set[str]) -> Progress:
@@ -347,21 +410,38 @@ def test_a_live_report_follows_a_run(tmp_path: Path, capsys, monkeypatch) -> Non
     going.write_study()
     pages = []
 
-    def wait(seconds: int) -> None:
-        assert seconds == 3
+    def wait(seconds: float) -> None:
+        assert seconds >= 3
         pages.append(read((tmp_path / "run" / PAGE).read_text()))
         going.go()
 
     monkeypatch.setattr(reports, "_wait", wait)
-    monkeypatch.setattr(reports, "_now", lambda: "01:02:03")
+    monkeypatch.setattr(reports, "_now", lambda: "2026-11-16 01:02:03")
     assert main(["report", str(going.out), "--live", "--every", "3", "--no-figures"]) == 0
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].startswith(f"the page is {going.out / PAGE}")
-    assert lines[1:] == ["01:02:03: 0 of 2 reported trainings", "01:02:03: 2 of 2 reported trainings"]
+    first, last = (f"2026-11-16 01:02:03: {count} of 2 reported trainings" for count in (0, 2))
+    assert lines[1:] == [first, "nobody is working on this run now", last]
     assert [one.payload["live"] for one in pages] == [3]
     last = read((going.out / PAGE).read_text())
     assert last.payload["live"] is None
+    assert last.all("img")
     assert "complete: 2 reported trainings" in last.all("main")[0].text
+
+
+def test_a_second_interruption_leaves_a_page_that_stays(tmp_path: Path, capsys, monkeypatch) -> None:
+    going = Run.new("smoke", tmp_path / "run", changes={"cycles": 1, "variants": "plain"})
+    going.write_study()
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(reports, "_wait", interrupted)
+    monkeypatch.setattr(reports, "_draw", interrupted)
+    assert main(["report", str(going.out), "--live"]) != 0
+    assert "writing the last page" in capsys.readouterr().err.splitlines()
+    assert read((going.out / PAGE).read_text()).payload["live"] is None
+    assert (going.out / RECORDS).is_file()
 
 
 @pytest.mark.parametrize(

@@ -44,14 +44,17 @@ class Live:
     every: int
 
 
-def page(runs: Sequence[Gathered], live: Live | None = None) -> str:
-    """All runs in one page: the same bytes for the same results, unless it is live."""
+def page(runs: Sequence[Gathered], live: Live | None = None, images: bool = True) -> str:
+    """All runs in one page: the same bytes for the same results, unless it is live.
+
+    `images` are the printed figures, for paper; they take seconds, and a live page has none.
+    """
     read = told_apart(runs)
     *own, together = sections(read)
     script, library = _text("page.js"), "\n".join(Resources(mode="inline", components=["bokeh"]).js_raw)
     shown_runs, payload = [], []
     for number, (run, section) in enumerate(zip(read, own, strict=True), 1):
-        told, data = _run(run, number, images=live is None)
+        told, data = _run(run, number, images=images and live is None)
         shown_runs.append({**told, "tables": of_run(section, run, number), "gaps": section.notes})
         payload.append(data)
     tables = [shown(table) for table in together.tables]
