@@ -21,6 +21,7 @@ from bokeh.models import DataRange1d
 from activeprune.cli import main, reports, studies
 from activeprune.core.errors import InputError
 from activeprune.experiment.files import Sharing, in_use
+from activeprune.experiment.plan import probe_part
 from activeprune.experiment.reading import read_study
 from activeprune.experiment.runs import Run
 from activeprune.report.figures import FIGURES, rendered
@@ -31,7 +32,9 @@ from activeprune.report.page.along_density import amount_ticks, dead_neurons
 from activeprune.report.page.arrays import Arrays
 from activeprune.report.page.looks import SCHEMES
 from activeprune.report.page.reproduce import reproduction
+from activeprune.report.page.tables import of_run
 from activeprune.report.records import RECORDS
+from activeprune.report.tables import section
 
 from .pages import Read, read
 from .synthetic import failed, run, training, undone
@@ -66,6 +69,33 @@ def test_every_accuracy_is_the_mean_of_its_trainings_and_leads_to_them(small: Ga
         assert [(row["data-key"], float(row["data-accuracy"])) for row in rows] == [
             (one.key, one.accuracy) for one in own.values()
         ]
+
+
+def test_every_number_that_rests_on_trainings_leads_to_them(small: Gathered) -> None:
+    """A difference to those of both sides."""
+    for table in section(small).tables:
+        own = next(one for one in of_run(section(small), small, 1) if one.name == table.name)
+        for (row, column), sources in table.sources.items():
+            cell = own.rows[row][column]
+            assert [cell.link, *(link for _, link in cell.others)] == [f"#run-1-{v}-{c}" for v, c in sources]
+    sources = {table.name: table.sources for table in section(small).tables}
+    assert sources["paper"][0, 2] == (("plain", 0),)
+    assert sources["paired"][1, 2] == (("ap_pro", 2), ("plain", 2))
+    assert sources["relative"][0, 1] == (("ap_pro", 1), ("plain", 1))
+    assert {column for _, column in sources["dead"]} == {2, 3}
+    assert len(sources["dead"]) == 2 * len(small.study.variants) * len(small.cycles)
+
+
+def test_provenance_has_the_dead_neurons_and_where_the_looks_are(small: Gathered, shown: Read) -> None:
+    rows = {row.attributes["data-key"]: row.text for row in shown.having("data-key")}
+    for one in small.trainings:
+        dynamic, static = (f"{100 * one.after['unit'][what]:.2f}" for what in ("dynamic", "static"))
+        assert f"{100 * one.accuracy:.2f}{dynamic}{static}" in rows[one.key]
+    part = probe_part(small.study.probed)
+    assert part in [one.text for one in shown.all("code")]
+    bare = read(page([run("table1", lambda one: replace(one, looks=(), after=None), **SMALL)]))
+    assert part not in [one.text for one in bare.all("code")]
+    assert not any("dead units" in one.text for one in bare.all("th"))
 
 
 def rows_below(shown: Read, name: str) -> list[dict]:
@@ -147,12 +177,22 @@ def test_the_page_says_who_computed_it_when_and_with_what() -> None:
     assert sum("A, captured, 5 networks at once" in row.text for row in shown.having("data-key")) == 12
 
 
-def test_deviations_have_four_digits() -> None:
-    arrays = Arrays()
-    arrays.add("name", "choice", {"std": [0.0123456, 98.7654], "mean": [98.7654]})
+def test_deviations_are_rounded_to_three_digits_that_are_right() -> None:
+    arrays, exact = Arrays(), np.geomspace(1e-4, 50, 999)
+    arrays.add("name", "choice", {"std": [*exact, None], "mean": [98.7654]})
     deviations, means = (np.frombuffer(b64decode(one), "<f4") for one in arrays.as_dict()["arrays"])
-    assert deviations == pytest.approx([0.0123456, 98.7654], rel=1e-3 / 2)
+    assert np.isnan(deviations[-1])
+    assert deviations[:-1] == pytest.approx(exact, rel=1e-3 / 2)
+    assert abs(np.mean(deviations[:-1] / exact - 1)) < 1e-4 / 2  # neither too small nor too large on the whole
     assert means == pytest.approx([98.7654], rel=1e-7)
+
+
+def test_a_curve_of_one_seed_has_no_deviation() -> None:
+    (told,) = read(page([run("table1", **{**SMALL, "seeds": 1})], images=False)).payload["runs"]
+    columns = told["tables"]["training loss/ap_pro"]["2"]
+    std, seeds = (np.frombuffer(b64decode(told["arrays"][columns[name]]), "<f4") for name in ("std", "seeds"))
+    assert np.isnan(std).all()
+    assert set(seeds) == {1}
 
 
 def test_titles_layers_and_failures_are_text_and_nothing_else() -> None:

@@ -12,9 +12,9 @@ from bokeh.models import DataRange1d, FixedTicker, Range1d
 from ..cost import Cost, Layer, cost, layers_of_study
 from ..figures.along_density import BESIDE, KINDS, NARROW, PARTS, reported, within
 from ..figures.reference import accuracies, dynamic_rates
-from ..figures.series import Point, dead
+from ..figures.series import Point, Spot, Value, dead, spots
 from ..gathering import Gathered, Training
-from .plots import DENSITY, LOW, Panel, Spot, Value, density_axis, draw_published, draw_variant, sheet, spots
+from .plots import DENSITY, LOW, Panel, density_axis, draw_published, draw_variant, sheet
 
 STEPS = ((1, 3), (1, 2, 5), range(1, 10), [1 + step / 10 for step in range(90)])  # of a decade
 FEWEST = 3  # ticks that an axis needs

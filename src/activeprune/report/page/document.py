@@ -15,6 +15,7 @@ from bokeh.resources import Resources
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from ...experiment.plan import probe_part
 from ...experiment.reading import written
 from ...experiment.search import folder_name
 from ...experiment.study import Study
@@ -98,12 +99,20 @@ def _run(run: Gathered, number: int, images: bool) -> tuple[dict[str, Any], dict
         "timed": any(figure.name in ALONG_TIME for figure in along),
         "layers": layers,
         "provenance": provenance(run, number),
+        "dead": any(training.after is not None for training in run.trainings),
+        "looks": _looks(run),
         "machines": machines(run),
         "trainings": len(run.trainings),
         "reproduction": reproduction(run.study, folder_name(run.title), run.imports),
         "versions": versions(run),
     }
     return told, {"id": f"run-{number}", "plots": plots + maps, **arrays.as_dict()}
+
+
+def _looks(run: Gathered) -> str | None:
+    """The part of the store that has them, where there are any."""
+    every = run.study.probed
+    return probe_part(every) if every is not None and any(training.looks for training in run.trainings) else None
 
 
 def _cycles(run: Gathered) -> list[tuple[int, str]]:

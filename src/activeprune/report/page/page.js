@@ -70,6 +70,10 @@
     return known[place];
   }
 
+  // Of a deviation three digits are kept, and a single seed has none.
+  const said = (mean, std, seeds) =>
+    mean.toFixed(3) + (Number.isNaN(std) ? "" : ` ± ${std.toPrecision(3)}`) + ` (${seeds} seed${seeds === 1 ? "" : "s"})`;
+
   function columns(run, name, choice) {
     const table = (run.tables[name] || {})[choice];
     if (!table) return null;
@@ -78,6 +82,7 @@
     if (found.std) {
       found.low = found.mean.map((mean, at) => mean - found.std[at]);
       found.high = found.mean.map((mean, at) => mean + found.std[at]);
+      found.said = Array.from(found.mean, (mean, at) => said(mean, found.std[at], found.seeds[at]));
     }
     return found;
   }
