@@ -104,6 +104,32 @@ def test_every_variant_can_be_switched_off_and_on(show: Show, table1: Path) -> N
             assert all(one["visible"] for one in tab.models(variant=variant))
 
 
+def test_everything_can_be_switched_off(show: Show, table1: Path) -> None:
+    """Without a warning, of which `show` would know; and on again the axes are around what is visible."""
+    with show(table1) as tab:
+        tab.draw()
+        boxes = tab.page.locator("#run-1 input[name=variant]").all()
+        for box in boxes:
+            box.uncheck()
+        tab.draw()
+        tab.page.locator("#scheme").select_option("dark")
+        tab.page.locator("#run-1-learning-curves-0").screenshot()
+        assert not any(one["visible"] for box in boxes for one in tab.models(variant=box.get_attribute("value")))
+        boxes[0].check()
+        around = """() => Bokeh.documents.flatMap((one) => one.roots().flatMap((root) => [...root.references()]))
+            .filter((model) => (model.tags || []).some((tag) => tag.around)).map((model) => model.only_visible)"""
+        assert set(tab.page.evaluate(around)) == {True}
+        tab.page.reload()  # which does not remember what is drawn, but what is chosen
+        tab.draw()
+
+
+def test_a_phone_has_verdicts_on_one_line(show: Show, table1: Path) -> None:
+    with show(table1, PHONE, has_touch=True, is_mobile=True) as tab:
+        heights = tab.page.evaluate("[...document.querySelectorAll('.paired tbody tr')].map((one) => one.offsetHeight)")
+        line = tab.page.evaluate("parseFloat(getComputedStyle(document.querySelector('.paired td')).lineHeight)")
+        assert max(heights) < 3 * line
+
+
 def test_bands_seeds_and_the_papers_points_can_be_switched(show: Show, table1: Path) -> None:
     with show(table1) as tab:
         tab.draw()

@@ -24,13 +24,13 @@ from activeprune.experiment.files import Sharing, in_use
 from activeprune.experiment.plan import probe_part
 from activeprune.experiment.reading import read_study
 from activeprune.experiment.runs import Run
-from activeprune.report.figures import FIGURES, rendered
+from activeprune.report.figures import FIGURES, caption, rendered
 from activeprune.report.gathering import Gathered, Training, gathered
 from activeprune.report.live import Progress, Watch, ended_politely
 from activeprune.report.page import PAGE, Live, page, reproduce, write_page
 from activeprune.report.page.along_density import amount_ticks, dead_neurons
 from activeprune.report.page.arrays import Arrays
-from activeprune.report.page.looks import SCHEMES
+from activeprune.report.page.looks import SCHEMES, palette
 from activeprune.report.page.reproduce import reproduction
 from activeprune.report.page.tables import of_run
 from activeprune.report.records import RECORDS
@@ -231,9 +231,9 @@ def test_text_has_contrast_in_both_schemes() -> None:
             assert contrast(scheme["ink"], scheme[paper]) >= 4.5
         for text in ("soft", "link", "warn"):
             assert contrast(scheme[text], scheme["paper"]) >= 4.5
-    for name, colours in (("light", light), ("dark", {**light, **dark})):
-        for variant, colour in SCHEMES[name].items():
-            assert colours[variant.replace("_", "-")] == colour.lower()
+    for scheme, colours in zip(SCHEMES.values(), re.findall(r"\{(--.*?)\}", palette()), strict=False):
+        assert colours == "".join(f"--{variant.replace('_', '-')}:{colour};" for variant, colour in scheme.items())
+    assert "--ap-" not in (HERE / "page.css").read_text()
     for variant in ("plain", "plain_rewind", "ap_lite", "ap_pro"):
         assert contrast(SCHEMES["light"][variant], light["paper"]) >= 3
         assert contrast(SCHEMES["dark"][variant], dark["paper"]) >= 3
@@ -318,6 +318,41 @@ def test_a_study_far_from_all_others_is_a_file() -> None:
     made = reproduction(read_study("smoke", far), "far", ["my.module"])
     assert made.commands[0] == "activeprune --import my.module run far.yaml --out runs/far"
     assert "lr: 0.5" in made.file
+    shown = read(page([replace(run("smoke", **far), title="my far run")], images=False))
+    (link,) = (one for one in shown.all("a") if one.attributes.get("class") == "yaml")
+    assert link.attributes["download"] == "my far run.yaml"
+    assert any("activeprune run 'my far run.yaml' --out 'runs/my far run'" in one.text for one in shown.all("code"))
+
+
+def test_several_runs_have_a_command_for_their_report() -> None:
+    one, other = run("table1", undone, **SMALL), replace(run("table1", undone, **SMALL), imports=("my.module",))
+    shown = read(page([one, replace(other, title="other")]))
+    said = "activeprune --import my.module report runs/table1 runs/other --out runs/together"
+    assert said in [code.text for code in shown.all("code")]
+
+
+def test_a_single_run_has_its_name_for_a_heading_once(small: Gathered, shown: Read) -> None:
+    heads = [one.text for one in shown.elements if re.fullmatch("h[1-6]", one.tag)]
+    assert heads.count(small.title) == 1
+
+
+def test_a_figure_leads_to_its_numbers_where_a_table_has_them(shown: Read) -> None:
+    links = [one.attributes["href"] for one in shown.all("a") if one.text == "The numbers"]
+    assert links == ["#run-1-accuracy-table", "#run-1-dead-table"]
+
+
+def test_a_printed_figure_has_its_own_caption(shown: Read) -> None:
+    captions = {one.attributes["class"]: [] for one in shown.all("span") if "class" in one.attributes}
+    for one in shown.all("span"):
+        captions.setdefault(one.attributes.get("class"), []).append(one.text)
+    assert any(text.startswith(caption("learning-curves")) for text in captions["of-image"])
+    assert not any(text.startswith(caption("learning-curves")) for text in captions["of-plots"])
+
+
+def test_a_long_table_says_how_many_rows_it_has() -> None:
+    shown = read(page([run("table1", undone, seeds=2)]))
+    said = [one.text for one in shown.all("p") if one.attributes.get("class") == "more notes"]
+    assert "32 rows" in said
 
 
 def test_a_name_that_says_it_all_needs_no_changes() -> None:
@@ -531,7 +566,7 @@ def test_rates_that_are_all_0_lie_on_the_lower_edge() -> None:
         return replace(one, after={**one.after, **after})
 
     static, dynamic, *_ = dead_neurons(run("table1", none_dead, **SMALL))
-    assert (static.title, static.plot.y_range.start, static.plot.y_range.end) == ("static, units", -0.05, 1.0)
+    assert (static.title, static.plot.y_range.start, static.plot.y_range.end) == ("static, units", 0.0, 1.0)
     assert isinstance(dynamic.plot.y_range, DataRange1d)
 
 

@@ -180,7 +180,7 @@ def dead_table(run: Gathered) -> Table | None:
         notes += ["the paper does not say which it counts; the difference is that of units", *paper.notes]
     return Table(
         name="dead",
-        sources=_in_columns([((one["variant"], one["cycle"]),) for one in records], 2, 3),
+        sources=_in_columns([(cell_of,) for cell_of in product(run.study.variants, heads)], 2, 3),
         title=f"{run.title}: dead neurons after training in %, mean ± standard deviation",
         head=(
             *("variant", "λ", *(f"{of} {what}" for of, what in KINDS), "seeds"),

@@ -116,7 +116,7 @@ def _along(
         draw_published(plot, variant, [*points], step**turn)
     density_axis(plot, marked, step ** len(printed or {}))
     if found and not any(value for lines in found.values() for spot in lines for value in spot.values.values()):
-        plot.y_range = Range1d(start=-0.05, end=1.0)  # nothing is dead: an axis around 0 would say otherwise
+        plot.y_range = Range1d(start=0.0, end=1.0)  # nothing is dead: an axis around 0 would say otherwise
     return plot
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from ..figures.series import Point, Track, along_time, by_epoch, dead_in_training
 from ..gathering import Gathered
 from .arrays import Arrays
-from .plots import LOW, Panel, draw_chosen, log_ticks, sheet
+from .plots import LOW, Panel, around_visible, draw_chosen, log_ticks, sheet
 
 MOST_POINTS = 100  # of a curve
 CYCLE = "cycle"  # the choice that these curves follow
@@ -66,5 +66,5 @@ def _curves(
             draw_chosen(plot, variant, (data, CYCLE), ends, tooltips)
     if logarithmic:
         log_ticks(plot.yaxis)
-    plot.x_range.only_visible = plot.y_range.only_visible = True
+    around_visible(plot)
     return [Panel("", plot)] if known else []

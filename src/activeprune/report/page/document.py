@@ -17,7 +17,6 @@ from markupsafe import Markup
 
 from ...experiment.plan import probe_part
 from ...experiment.reading import written
-from ...experiment.search import folder_name
 from ...experiment.study import Study
 from ..cells import bare, columns
 from ..figures.reference import accuracies, dynamic_rates
@@ -28,9 +27,9 @@ from ..wording import counted, duration
 from ..writing import sections, told_apart
 from .arrays import Arrays
 from .figures import ALONG_DENSITY, ALONG_TIME, OF_LAYERS, drawn
-from .looks import SCHEMES, swatch
+from .looks import SCHEMES, palette, swatch
 from .provenance import dates, engines, machines, provenance, versions
-from .reproduce import reproduction
+from .reproduce import reproduced_together, reproduction, run_folder
 from .tables import of_run, shown
 
 HERE = Path(__file__).parent
@@ -63,9 +62,9 @@ def page(runs: Sequence[Gathered], live: Live | None = None, images: bool = True
         title=", ".join(run.title for run in read) or "no runs",
         runs=shown_runs,
         together={"title": together.title, "tables": tables[:-1], "claims": tables[-1], "open": _tested(together)},
+        command=reproduced_together([(run.title, run.imports) for run in read]) if len(read) > 1 else None,
         live=live,
-        style=Markup(_text("page.css")),
-        schemes=SCHEMES,
+        style=Markup(palette() + _text("page.css")),
         payload=packed({"runs": payload, "schemes": SCHEMES, "live": None if live is None else live.every}),
         library=Markup(library),
         script=Markup(script),
@@ -103,7 +102,7 @@ def _run(run: Gathered, number: int, images: bool) -> tuple[dict[str, Any], dict
         "looks": _looks(run),
         "machines": machines(run),
         "trainings": len(run.trainings),
-        "reproduction": reproduction(run.study, folder_name(run.title), run.imports),
+        "reproduction": reproduction(run.study, run_folder(run.title), run.imports),
         "versions": versions(run),
     }
     return told, {"id": f"run-{number}", "plots": plots + maps, **arrays.as_dict()}

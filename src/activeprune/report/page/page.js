@@ -54,9 +54,9 @@
   const controls = (run) => [...document.querySelectorAll(`form[data-run="${run}"] :is(input, select)`)];
 
   function chosen(run) {
-    const state = {};
+    const state = { variant: [] };
     for (const control of controls(run)) {
-      const values = (state[control.name] = state[control.name] || []);
+      const values = (state[control.name] ??= []);
       if (control.type !== "checkbox" || control.checked) values.push(control.value);
     }
     return state;
@@ -102,9 +102,16 @@
     }
   }
 
+  function around(parts, isVisible) {
+    for (const { model } of parts) if ((model.tags || []).some((tag) => tag.around)) model.only_visible = isVisible;
+  }
+
   function update(id) {
     const state = chosen(id);
-    for (const { model, run } of drawn) if (run.id === id) show(model, run, state);
+    const own = drawn.filter(({ run }) => run.id === id);
+    if (!state.variant.length) around(own, false); // Bokeh warns of an axis around nothing
+    for (const { model, run } of own) show(model, run, state);
+    if (state.variant.length) around(own, true);
   }
 
   // Plots are made when they come near the window.
@@ -112,11 +119,13 @@
     const { run, item } = plots.get(target.id);
     const views = await Bokeh.embed.embed_item(item, target);
     const state = chosen(run.id);
-    for (const model of views.roots[0].model.references()) {
-      drawn.push({ model, run });
+    const own = [...views.roots[0].model.references()].map((model) => ({ model, run }));
+    if (!state.variant.length) around(own, false);
+    for (const { model } of own) {
       colour(model);
       show(model, run, state);
     }
+    drawn.push(...own);
     target.dataset.drawn = "";
   }
 

@@ -81,6 +81,12 @@ def log_ticks(axis: Any) -> None:
     axis.ticker = LogTicker(mantissas=[1, 2, 5], num_minor_ticks=0)
 
 
+def around_visible(plot: Any) -> None:
+    """Its axes are as long as what is switched on needs; the page's script lets go of that where nothing is."""
+    for axis in (plot.x_range, plot.y_range):
+        axis.only_visible, axis.tags = True, [{"around": "visible"}]
+
+
 def draw_variant(plot: Any, variant: str, found: Sequence[Spot], scale: float = 100.0) -> None:
     """Means with markers, their band, and the points of each seed, which are off until asked for."""
     if not found:
