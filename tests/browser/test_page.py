@@ -104,6 +104,32 @@ def test_every_variant_can_be_switched_off_and_on(show: Show, table1: Path) -> N
             assert all(one["visible"] for one in tab.models(variant=variant))
 
 
+def test_everything_can_be_switched_off(show: Show, table1: Path) -> None:
+    """Without a warning, of which `show` would know; and on again the axes are around what is visible."""
+    with show(table1) as tab:
+        tab.draw()
+        boxes = tab.page.locator("#run-1 input[name=variant]").all()
+        for box in boxes:
+            box.uncheck()
+        tab.draw()
+        tab.page.locator("#scheme").select_option("dark")
+        tab.page.locator("#run-1-learning-curves-0").screenshot()
+        assert not any(one["visible"] for box in boxes for one in tab.models(variant=box.get_attribute("value")))
+        boxes[0].check()
+        around = """() => Bokeh.documents.flatMap((one) => one.roots().flatMap((root) => [...root.references()]))
+            .filter((model) => (model.tags || []).some((tag) => tag.around)).map((model) => model.only_visible)"""
+        assert set(tab.page.evaluate(around)) == {True}
+        tab.page.reload()  # which does not remember what is drawn, but what is chosen
+        tab.draw()
+
+
+def test_a_phone_has_verdicts_on_one_line(show: Show, table1: Path) -> None:
+    with show(table1, PHONE, has_touch=True, is_mobile=True) as tab:
+        heights = tab.page.evaluate("[...document.querySelectorAll('.paired tbody tr')].map((one) => one.offsetHeight)")
+        line = tab.page.evaluate("parseFloat(getComputedStyle(document.querySelector('.paired td')).lineHeight)")
+        assert max(heights) < 3 * line
+
+
 def test_bands_seeds_and_the_papers_points_can_be_switched(show: Show, table1: Path) -> None:
     with show(table1) as tab:
         tab.draw()
@@ -255,6 +281,7 @@ def test_a_live_page_keeps_its_switches_when_it_loads_again(show: Show, written:
         tab.page.locator("#scheme").select_option("dark")
         tab.page.evaluate("scrollTo(0, 700)")
         path.write_text(path.read_text().replace("12:00:00", "12:00:09"))
+        tab.page.evaluate("document.activeElement.blur()")
         tab.page.evaluate("document.getElementById('pause').click()")  # which does not scroll there
         tab.page.get_by_text("Updated 12:00:09").wait_for()
         tab.page.evaluate("document.getElementById('pause').click()")
@@ -264,6 +291,69 @@ def test_a_live_page_keeps_its_switches_when_it_loads_again(show: Show, written:
         assert tab.page.locator("#scheme").input_value() == "dark"
         tab.draw()
         assert not any(one["visible"] for one in tab.models(variant="plain"))
+
+
+def test_a_live_page_keeps_what_is_open_focused_and_scrolled(show: Show, written: Callable[..., Path]) -> None:
+    path = written(run("table1"), live=Live("12:00:00", 1))
+    with show(path, PHONE) as tab:
+        tab.page.locator("#pause").check()
+        tab.page.evaluate(
+            """() => {
+              for (const one of document.querySelectorAll('details')) one.open = one.matches('.provenance');
+              document.querySelector('.scroll').scrollTo(120, 0);
+              document.querySelector('.tall').scrollTo(0, 90);
+              document.querySelector('input[name=variant][value=ap_pro]').focus();
+            }"""
+        )
+        path.write_text(path.read_text().replace("12:00:00", "12:00:09"))
+        tab.page.evaluate("document.getElementById('pause').click()")
+        tab.page.get_by_text("Updated 12:00:09").wait_for()
+        tab.page.get_by_text(", next in").wait_for()
+        tab.page.evaluate("document.getElementById('pause').click()")
+        opened = "[...document.querySelectorAll('details')].map((one) => one.open === one.matches('.provenance'))"
+        assert all(tab.page.evaluate(opened))
+        assert tab.page.evaluate("document.querySelector('.scroll').scrollLeft") == 120
+        assert tab.page.evaluate("document.querySelector('.tall').scrollTop") == 90
+        assert tab.page.evaluate("document.activeElement.value") == "ap_pro"
+
+
+def test_a_live_page_does_not_load_while_something_is_chosen(show: Show, written: Callable[..., Path]) -> None:
+    path = written(run("table1", **SMALL), live=Live("12:00:00", 1))
+    with show(path) as tab:
+        tab.page.locator("select[name=cycle]").focus()
+        tab.page.evaluate("window.first = true")
+        tab.page.get_by_text("Updated 12:00:00, next after this choice").wait_for()
+        assert tab.page.evaluate("window.first")
+        path.write_text(path.read_text().replace("12:00:00", "12:00:09"))
+        tab.page.locator("select[name=cycle]").blur()
+        tab.page.get_by_text("Updated 12:00:09").wait_for()
+        assert tab.page.get_by_role("status").inner_text() == "Updated 12:00:09"
+
+
+def test_a_live_page_without_news_says_so_and_loads_less_often(show: Show, written: Callable[..., Path]) -> None:
+    path = written(run("table1", undone, **SMALL), live=Live("2026-11-16 12:00:00", 1))
+    with show(path) as tab:
+        tab.page.get_by_text("No news since 2026-11-16 12:00:00, next in 2 s").wait_for()
+        path.write_text(path.read_text().replace("12:00:00", "12:00:09"))
+        tab.page.get_by_text("Updated 2026-11-16 12:00:09, next in 1 s").wait_for()
+
+
+def test_the_claims_are_printed_and_folded_again(show: Show, written: Callable[..., Path]) -> None:
+    path = written(run("table1", undone, **SMALL))
+    for script in (True, False):
+        with show(path, java_script_enabled=script) as tab:
+            claims, line = tab.page.locator("#claims"), tab.page.get_by_text("are on the page as the screen shows it")
+            assert not claims.is_visible()
+            assert not line.is_visible()
+            if script:
+                tab.page.evaluate("dispatchEvent(new Event('beforeprint'))")
+                assert claims.is_visible()
+                assert not tab.page.locator("details.provenance table").is_visible()
+                tab.page.evaluate("dispatchEvent(new Event('afterprint'))")
+                assert not claims.is_visible()
+            tab.page.emulate_media(media="print")
+            assert claims.bounding_box()["height"] > 100
+            assert line.is_visible()
 
 
 def test_hostile_names_are_shown_and_do_nothing(show: Show, written: Callable[..., Path]) -> None:

@@ -3,12 +3,15 @@
 import json
 import re
 import shlex
+import signal
 from base64 import b64decode
 from dataclasses import replace
+from functools import partial
 from hashlib import md5
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, stdev
+from typing import Any
 from urllib.parse import unquote
 
 import numpy as np
@@ -17,16 +20,21 @@ from bokeh.models import DataRange1d
 
 from activeprune.cli import main, reports, studies
 from activeprune.core.errors import InputError
+from activeprune.experiment.files import Sharing, in_use
+from activeprune.experiment.plan import probe_part
 from activeprune.experiment.reading import read_study
 from activeprune.experiment.runs import Run
-from activeprune.report.figures import FIGURES, rendered
+from activeprune.report.figures import FIGURES, caption, rendered
 from activeprune.report.gathering import Gathered, Training, gathered
-from activeprune.report.live import Progress, watched
+from activeprune.report.live import Progress, Watch, ended_politely
 from activeprune.report.page import PAGE, Live, page, reproduce, write_page
 from activeprune.report.page.along_density import amount_ticks, dead_neurons
 from activeprune.report.page.arrays import Arrays
-from activeprune.report.page.looks import SCHEMES
+from activeprune.report.page.looks import SCHEMES, palette
 from activeprune.report.page.reproduce import reproduction
+from activeprune.report.page.tables import of_run
+from activeprune.report.records import RECORDS
+from activeprune.report.tables import section
 
 from .pages import Read, read
 from .synthetic import failed, run, training, undone
@@ -61,6 +69,33 @@ def test_every_accuracy_is_the_mean_of_its_trainings_and_leads_to_them(small: Ga
         assert [(row["data-key"], float(row["data-accuracy"])) for row in rows] == [
             (one.key, one.accuracy) for one in own.values()
         ]
+
+
+def test_every_number_that_rests_on_trainings_leads_to_them(small: Gathered) -> None:
+    """A difference to those of both sides."""
+    for table in section(small).tables:
+        own = next(one for one in of_run(section(small), small, 1) if one.name == table.name)
+        for (row, column), sources in table.sources.items():
+            cell = own.rows[row][column]
+            assert [cell.link, *(link for _, link in cell.others)] == [f"#run-1-{v}-{c}" for v, c in sources]
+    sources = {table.name: table.sources for table in section(small).tables}
+    assert sources["paper"][0, 2] == (("plain", 0),)
+    assert sources["paired"][1, 2] == (("ap_pro", 2), ("plain", 2))
+    assert sources["relative"][0, 1] == (("ap_pro", 1), ("plain", 1))
+    assert {column for _, column in sources["dead"]} == {2, 3}
+    assert len(sources["dead"]) == 2 * len(small.study.variants) * len(small.cycles)
+
+
+def test_provenance_has_the_dead_neurons_and_where_the_looks_are(small: Gathered, shown: Read) -> None:
+    rows = {row.attributes["data-key"]: row.text for row in shown.having("data-key")}
+    for one in small.trainings:
+        dynamic, static = (f"{100 * one.after['unit'][what]:.2f}" for what in ("dynamic", "static"))
+        assert f"{100 * one.accuracy:.2f}{dynamic}{static}" in rows[one.key]
+    part = probe_part(small.study.probed)
+    assert part in [one.text for one in shown.all("code")]
+    bare = read(page([run("table1", lambda one: replace(one, looks=(), after=None), **SMALL)]))
+    assert part not in [one.text for one in bare.all("code")]
+    assert not any("dead units" in one.text for one in bare.all("th"))
 
 
 def rows_below(shown: Read, name: str) -> list[dict]:
@@ -142,12 +177,22 @@ def test_the_page_says_who_computed_it_when_and_with_what() -> None:
     assert sum("A, captured, 5 networks at once" in row.text for row in shown.having("data-key")) == 12
 
 
-def test_deviations_have_four_digits() -> None:
-    arrays = Arrays()
-    arrays.add("name", "choice", {"std": [0.0123456, 98.7654], "mean": [98.7654]})
+def test_deviations_are_rounded_to_three_digits_that_are_right() -> None:
+    arrays, exact = Arrays(), np.geomspace(1e-4, 50, 999)
+    arrays.add("name", "choice", {"std": [*exact, None], "mean": [98.7654]})
     deviations, means = (np.frombuffer(b64decode(one), "<f4") for one in arrays.as_dict()["arrays"])
-    assert deviations == pytest.approx([0.0123456, 98.7654], rel=1e-3 / 2)
+    assert np.isnan(deviations[-1])
+    assert deviations[:-1] == pytest.approx(exact, rel=1e-3 / 2)
+    assert abs(np.mean(deviations[:-1] / exact - 1)) < 1e-4 / 2  # neither too small nor too large on the whole
     assert means == pytest.approx([98.7654], rel=1e-7)
+
+
+def test_a_curve_of_one_seed_has_no_deviation() -> None:
+    (told,) = read(page([run("table1", **{**SMALL, "seeds": 1})], images=False)).payload["runs"]
+    columns = told["tables"]["training loss/ap_pro"]["2"]
+    std, seeds = (np.frombuffer(b64decode(told["arrays"][columns[name]]), "<f4") for name in ("std", "seeds"))
+    assert np.isnan(std).all()
+    assert set(seeds) == {1}
 
 
 def test_titles_layers_and_failures_are_text_and_nothing_else() -> None:
@@ -186,9 +231,9 @@ def test_text_has_contrast_in_both_schemes() -> None:
             assert contrast(scheme["ink"], scheme[paper]) >= 4.5
         for text in ("soft", "link", "warn"):
             assert contrast(scheme[text], scheme["paper"]) >= 4.5
-    for name, colours in (("light", light), ("dark", {**light, **dark})):
-        for variant, colour in SCHEMES[name].items():
-            assert colours[variant.replace("_", "-")] == colour.lower()
+    for scheme, colours in zip(SCHEMES.values(), re.findall(r"\{(--.*?)\}", palette()), strict=False):
+        assert colours == "".join(f"--{variant.replace('_', '-')}:{colour};" for variant, colour in scheme.items())
+    assert "--ap-" not in (HERE / "page.css").read_text()
     for variant in ("plain", "plain_rewind", "ap_lite", "ap_pro"):
         assert contrast(SCHEMES["light"][variant], light["paper"]) >= 3
         assert contrast(SCHEMES["dark"][variant], dark["paper"]) >= 3
@@ -273,6 +318,41 @@ def test_a_study_far_from_all_others_is_a_file() -> None:
     made = reproduction(read_study("smoke", far), "far", ["my.module"])
     assert made.commands[0] == "activeprune --import my.module run far.yaml --out runs/far"
     assert "lr: 0.5" in made.file
+    shown = read(page([replace(run("smoke", **far), title="my far run")], images=False))
+    (link,) = (one for one in shown.all("a") if one.attributes.get("class") == "yaml")
+    assert link.attributes["download"] == "my far run.yaml"
+    assert any("activeprune run 'my far run.yaml' --out 'runs/my far run'" in one.text for one in shown.all("code"))
+
+
+def test_several_runs_have_a_command_for_their_report() -> None:
+    one, other = run("table1", undone, **SMALL), replace(run("table1", undone, **SMALL), imports=("my.module",))
+    shown = read(page([one, replace(other, title="other")]))
+    said = "activeprune --import my.module report runs/table1 runs/other --out runs/together"
+    assert said in [code.text for code in shown.all("code")]
+
+
+def test_a_single_run_has_its_name_for_a_heading_once(small: Gathered, shown: Read) -> None:
+    heads = [one.text for one in shown.elements if re.fullmatch("h[1-6]", one.tag)]
+    assert heads.count(small.title) == 1
+
+
+def test_a_figure_leads_to_its_numbers_where_a_table_has_them(shown: Read) -> None:
+    links = [one.attributes["href"] for one in shown.all("a") if one.text == "The numbers"]
+    assert links == ["#run-1-accuracy-table", "#run-1-dead-table"]
+
+
+def test_a_printed_figure_has_its_own_caption(shown: Read) -> None:
+    captions = {one.attributes["class"]: [] for one in shown.all("span") if "class" in one.attributes}
+    for one in shown.all("span"):
+        captions.setdefault(one.attributes.get("class"), []).append(one.text)
+    assert any(text.startswith(caption("learning-curves")) for text in captions["of-image"])
+    assert not any(text.startswith(caption("learning-curves")) for text in captions["of-plots"])
+
+
+def test_a_long_table_says_how_many_rows_it_has() -> None:
+    shown = read(page([run("table1", undone, seeds=2)]))
+    said = [one.text for one in shown.all("p") if one.attributes.get("class") == "more notes"]
+    assert "32 rows" in said
 
 
 def test_a_name_that_says_it_all_needs_no_changes() -> None:
@@ -289,21 +369,79 @@ def test_a_live_page_says_when_it_was_written_and_a_last_one_does_not(small: Gat
     assert "refresh" not in {one.attributes["http-equiv"] for one in shown.having("http-equiv")}
 
 
+def watch(looks: list[set[str]], **given: Any) -> tuple[list[Any], Watch]:
+    """A live report of a run that is seen like this, one after the other, and all that it does."""
+    done: list[Any] = []
+    seen = iter(looks)
+    asked = {
+        "look": lambda: of(next(seen)),
+        "busy": lambda: True,
+        "write": lambda: done.append("page"),
+        "finish": lambda: done.append("last"),
+        "wait": done.append,
+        "tell": done.append,
+        "every": 3.0,
+        "clock": lambda: 0.0,
+    }
+    return done, Watch(**{**asked, **{name: partial(do, done) for name, do in given.items()}})
+
+
 def test_a_live_report_is_written_when_there_is_something_new() -> None:
-    seen = iter([{"a", "b"}, {"a", "b"}, {"a"}, {"a"}, set()])
-    written, waits = [], []
-    watched(lambda: of(next(seen)), written.append, lambda: waits.append(len(written)))
-    assert written == [True, True, False]
-    assert waits == [1, 1, 2, 2]
+    done, live = watch([{"a", "b"}, {"a", "b"}, {"a"}, {"a"}, set()])
+    live.follow()
+    assert done == ["page", 3.0, 3.0, "page", 3.0, 3.0, "last"]
 
 
 def test_an_interrupted_live_report_ends_with_a_page_that_stays() -> None:
-    def interrupted() -> None:
+    def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    written = []
-    watched(lambda: of({"a"}), written.append, interrupted)
-    assert written == [True, False]
+    for where in ("wait", "write", "busy"):
+        done, live = watch([{"a"}], **{where: interrupted})
+        live.follow()
+        assert done[-2:] == ["writing the last page", "last"]
+
+
+def test_a_run_that_nobody_works_on_is_told_of_once_until_there_is_news() -> None:
+    done, live = watch([{"a", "b"}] * 3 + [{"a"}] * 2 + [set()], busy=lambda _: False)
+    live.follow()
+    nobody = "nobody is working on this run now"
+    assert done == ["page", nobody, 3.0, 3.0, 3.0, "page", nobody, 3.0, 3.0, "last"]
+
+
+def test_a_page_that_cannot_be_written_is_tried_again() -> None:
+    def full(done: list[Any]) -> None:
+        done.append("page")
+        if done.count("page") < 3:
+            raise InputError("the disk is full")
+
+    done, live = watch([{"a"}] * 4 + [set()], write=full)
+    live.follow()
+    told = "the page is not written: the disk is full; it is tried again"
+    assert done == ["page", told, 3.0, "page", 3.0, "page", 3.0, 3.0, "last"]
+
+
+def test_a_live_report_rests_four_times_as_long_as_it_writes() -> None:
+    times = iter([10.0, 12.5, 20.0, 20.1])
+    done, live = watch([{"a", "b"}, {"a", "b"}, {"a"}, set()], clock=lambda _: next(times))
+    live.follow()
+    assert done == ["page", 10.0, 10.0, "page", 3.0, "last"]
+
+
+def test_being_asked_to_end_is_an_interruption() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt), ended_politely():
+        signal.raise_signal(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_folder_is_in_use_while_a_process_shares_it(tmp_path: Path) -> None:
+    assert not in_use(tmp_path)
+    with Sharing(tmp_path) as folder:
+        assert in_use(tmp_path)
+        folder.share()
+        assert in_use(tmp_path)
+    assert not in_use(tmp_path)
 
 
 def of(missing: set[str]) -> Progress:
@@ -347,21 +485,38 @@ def test_a_live_report_follows_a_run(tmp_path: Path, capsys, monkeypatch) -> Non
     going.write_study()
     pages = []
 
-    def wait(seconds: int) -> None:
-        assert seconds == 3
+    def wait(seconds: float) -> None:
+        assert seconds >= 3
         pages.append(read((tmp_path / "run" / PAGE).read_text()))
         going.go()
 
     monkeypatch.setattr(reports, "_wait", wait)
-    monkeypatch.setattr(reports, "_now", lambda: "01:02:03")
+    monkeypatch.setattr(reports, "_now", lambda: "2026-11-16 01:02:03")
     assert main(["report", str(going.out), "--live", "--every", "3", "--no-figures"]) == 0
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].startswith(f"the page is {going.out / PAGE}")
-    assert lines[1:] == ["01:02:03: 0 of 2 reported trainings", "01:02:03: 2 of 2 reported trainings"]
+    first, last = (f"2026-11-16 01:02:03: {count} of 2 reported trainings" for count in (0, 2))
+    assert lines[1:] == [first, "nobody is working on this run now", last]
     assert [one.payload["live"] for one in pages] == [3]
     last = read((going.out / PAGE).read_text())
     assert last.payload["live"] is None
+    assert last.all("img")
     assert "complete: 2 reported trainings" in last.all("main")[0].text
+
+
+def test_a_second_interruption_leaves_a_page_that_stays(tmp_path: Path, capsys, monkeypatch) -> None:
+    going = Run.new("smoke", tmp_path / "run", changes={"cycles": 1, "variants": "plain"})
+    going.write_study()
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(reports, "_wait", interrupted)
+    monkeypatch.setattr(reports, "_draw", interrupted)
+    assert main(["report", str(going.out), "--live"]) != 0
+    assert "writing the last page" in capsys.readouterr().err.splitlines()
+    assert read((going.out / PAGE).read_text()).payload["live"] is None
+    assert (going.out / RECORDS).is_file()
 
 
 @pytest.mark.parametrize(
@@ -411,7 +566,7 @@ def test_rates_that_are_all_0_lie_on_the_lower_edge() -> None:
         return replace(one, after={**one.after, **after})
 
     static, dynamic, *_ = dead_neurons(run("table1", none_dead, **SMALL))
-    assert (static.title, static.plot.y_range.start, static.plot.y_range.end) == ("static, units", -0.05, 1.0)
+    assert (static.title, static.plot.y_range.start, static.plot.y_range.end) == ("static, units", 0.0, 1.0)
     assert isinstance(dynamic.plot.y_range, DataRange1d)
 
 

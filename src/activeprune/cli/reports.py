@@ -17,7 +17,7 @@ from ..experiment.search import folder_name
 from ..report.claims import claims
 from ..report.comparisons import comparisons, effort_dict
 from ..report.gathering import Gathered
-from ..report.live import progress, watched
+from ..report.live import Watch, ended_politely, progress, worked_on
 from ..report.records import write_records
 from ..report.tables import accuracy_table, paired_table, section
 from ..report.writing import told_apart, write_tables
@@ -131,33 +131,51 @@ def _write(read: Sequence[Gathered], folder: Path | None, asked: bool, figures: 
 def _watch(started: Sequence[Started], folder: Path, every: int, figures: bool, open_page: bool) -> None:
     """Figures are drawn once, at the end; until then only what is quick is written."""
     shown = False
+    jobs = [one.job for one in started]
 
-    def write(more: bool) -> None:
-        nonlocal shown
+    def gathered_now() -> tuple[list[Gathered], str]:
         read, now = told_apart(run for one in started for run in one.runs()), _now()
-        write_tables(read, folder)
-        page = _page(read, folder, (now, every) if more else None)
+        missing = sum(training.missing for run in read for training in run.trainings)
+        count = sum(len(run.trainings) for run in read)
+        return read, f"{now}: {count - missing} of {count} reported trainings"
+
+    def told(page: Path, line: str) -> None:
+        nonlocal shown
         if not shown:
-            print(f"the page is {page}; it follows the run until that is over (Ctrl-C: until now)", file=sys.stderr)
+            _tell(f"the page is {page}; it follows the run until that is over (Ctrl-C: until now)")
             shown = True
             if open_page:
                 _show(page)
-        missing = sum(training.missing for run in read for training in run.trainings)
-        count = sum(len(run.trainings) for run in read)
-        print(f"{now}: {count - missing} of {count} reported trainings", file=sys.stderr)
-        if not more:
-            write_records(read, folder)
-            if figures:
-                _draw(read, folder / FIGURES_FOLDER)
+        _tell(line)
 
-    watched(lambda: progress(one.job for one in started), write, lambda: _wait(every))
+    def write() -> None:
+        read, line = gathered_now()
+        write_tables(read, folder)
+        told(_page(read, folder, (_now(), every)), line)
+
+    def finish() -> None:
+        """First a page that stays, without the printed figures, which take a while: whoever ends this has that."""
+        read, line = gathered_now()
+        told(_page(read, folder, images=False), line)
+        write_tables(read, folder)
+        write_records(read, folder)
+        _page(read, folder)
+        if figures:
+            _draw(read, folder / FIGURES_FOLDER)
+
+    with ended_politely():
+        Watch(lambda: progress(jobs), lambda: worked_on(jobs), write, finish, lambda s: _wait(s), _tell, every).follow()
 
 
 def _now() -> str:
-    return time.strftime("%H:%M:%S")
+    return time.strftime("%Y-%m-%d %H:%M:%S")
 
 
-def _wait(seconds: int) -> None:
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _wait(seconds: float) -> None:
     time.sleep(seconds)
 
 
@@ -165,10 +183,10 @@ def _show(page: Path) -> None:
     webbrowser.open(page.resolve().as_uri())
 
 
-def _page(read: Sequence[Gathered], folder: Path, live: tuple[str, int] | None = None) -> Path:
+def _page(read: Sequence[Gathered], folder: Path, live: tuple[str, int] | None = None, images: bool = True) -> Path:
     from ..report.page import Live, write_page  # Bokeh takes a second to come
 
-    return write_page(read, folder, None if live is None else Live(*live))
+    return write_page(read, folder, None if live is None else Live(*live), images)
 
 
 def _draw(read: Sequence[Gathered], folder: Path) -> list[Path]:

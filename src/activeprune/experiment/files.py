@@ -156,6 +156,31 @@ class Sharing:
         os.close(self._descriptor)
 
 
+def in_use(folder: Path) -> bool:
+    """Whether a process shares a folder now; where that cannot be found out somebody may.
+
+    The lock is taken for a moment, so this is to be asked seldom.
+    """
+    if sys.platform == "win32":
+        return True
+    try:
+        descriptor = os.open(folder / ".lock", os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    import fcntl
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        _unlock(descriptor)
+        os.close(descriptor)
+    return False
+
+
 def read_json(path: Path, *keys: str) -> dict[str, Any]:
     """A file of this library's own that must hold some keys."""
     try:

@@ -6,7 +6,7 @@ import csv as csv_format
 import io
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 
@@ -18,17 +18,23 @@ class Piece(NamedTuple):
 
 
 Cell = tuple[Piece, ...]
+Source = tuple[str, int]  # a variant and a cycle, whose trainings a number rests on
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells under a head, each as many as the head has; `records` are the plain numbers behind them."""
+    """Rows of cells under a head, each as many as the head has; `records` are the plain numbers behind them.
+
+    `name` is for programs. `sources` say, by row and column, what a number rests on.
+    """
 
     title: str
     head: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     notes: tuple[str, ...] = ()
     records: tuple[Mapping[str, Any], ...] = ()
+    name: str = ""
+    sources: Mapping[tuple[int, int], tuple[Source, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if any(len(row) != len(self.head) for row in self.rows):

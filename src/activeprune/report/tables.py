@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from typing import Any
 
@@ -10,7 +10,7 @@ from ..experiment.study import WITHOUT_AP
 from .cells import bare, best_of, cell_text, columns, difference_text, overlap_text, printed, record, spread, spread_of
 from .comparisons import Comparison, comparisons
 from .gathering import Effort, Gathered, Training
-from .layout import Cell, Section, Table, cell, csv, latex, markdown
+from .layout import Cell, Section, Source, Table, cell, csv, latex, markdown
 from .published import Published
 from .published import accuracies as published_accuracies
 from .published import dead_rates as published_rates
@@ -51,6 +51,12 @@ def accuracy_table(run: Gathered) -> Table:
     ]
     seeds = counted(len(run.study.seeds), "seed")
     return Table(
+        name="accuracy",
+        sources={
+            (row, column): ((variant, cycle),)
+            for row, variant in enumerate(run.study.variants)
+            for column, cycle in enumerate(heads, 1)
+        },
         title=f"{run.title}: test accuracy in %, mean ± standard deviation over {seeds}",
         head=("variant", *heads.values()),
         rows=tuple(rows),
@@ -68,7 +74,7 @@ def paper_table(run: Gathered) -> Table | None:
     if paper is None:
         return None
     heads = columns(run)
-    rows = []
+    rows, sources = [], []
     for variant, cycle in product(run.study.variants, heads):
         if (theirs := paper.spread(variant, cycle)) is not None:
             ours = spread(run, variant, cycle)
@@ -79,9 +85,12 @@ def paper_table(run: Gathered) -> Table | None:
                 overlap_text(ours, theirs),
             )
             rows.append((cell(variant), cell(bare(heads[cycle])), *map(cell, texts)))
+            sources.append(((variant, cycle),))
     if not rows:
         return None
     return Table(
+        name="paper",
+        sources=_in_columns(sources, 2, 4),
         title=f"{run.title}: beside the paper's {_name(paper)}",
         head=("variant", "λ", "here", "paper", "difference", "95 % intervals overlap"),
         rows=tuple(rows),
@@ -112,6 +121,8 @@ def paired_table(run: Gathered) -> Table | None:
             "two in a row, the second of which goes on from where the first ended"
         )
     return Table(
+        name="paired",
+        sources=_in_columns([((one.variant, one.cycle), (one.against, one.cycle)) for one in made], 2),
         title=f"{run.title}: paired differences of test accuracy",
         head=("difference", "λ", "mean", "95 % interval", "p (t)", "p (Holm)", "p (signs)", "seeds", "verdict"),
         rows=tuple(tuple(map(cell, _paired_texts(one, bare(heads[one.cycle])))) for one in made),
@@ -135,6 +146,12 @@ def relative_table(run: Gathered) -> Table | None:
         if any(one is not None for one in theirs):
             rows.append((cell(f"{variant}, paper"), *(cell(signed(one, 1)) for one in theirs)))
     return Table(
+        name="relative",
+        sources={
+            (row, column): ((variant, cycle), ("plain", cycle))
+            for row, variant in enumerate(variants)
+            for column, cycle in enumerate((cycle for cycle in heads if cycle), 1)
+        },
         title=f"{run.title}: improvement over plain in % of its accuracy",
         head=("variant", *(head for cycle, head in heads.items() if cycle)),
         rows=tuple(rows),
@@ -165,6 +182,8 @@ def dead_table(run: Gathered) -> Table | None:
     if paper is not None:
         notes += ["the paper does not say which it counts; the difference is that of units", *paper.notes]
     return Table(
+        name="dead",
+        sources=_in_columns([(cell_of,) for cell_of in product(run.study.variants, heads)], 2, 3),
         title=f"{run.title}: dead neurons after training in %, mean ± standard deviation",
         head=(
             *("variant", "λ", *(f"{of} {what}" for of, what in KINDS), "seeds"),
@@ -183,11 +202,17 @@ def effort_table(run: Gathered) -> Table:
     if run.machines:
         notes.append(f"computed on: {', '.join(run.machines)}")
     return Table(
+        name="effort",
         title=f"{run.title}: trainings and device time",
         head=("variant", "trainings", "done", "device time", "a training"),
         rows=tuple((cell(variant), *map(cell, _effort_texts(effort))) for variant, effort in efforts.items()),
         notes=tuple(notes),
     )
+
+
+def _in_columns(rows: Sequence[tuple[Source, ...]], *columns: int) -> dict[tuple[int, int], tuple[Source, ...]]:
+    """What each row rests on, for its numbers in these columns."""
+    return {(row, column): sources for row, sources in enumerate(rows) for column in columns}
 
 
 def _accuracy_cell(run: Gathered, variant: str, cycle: int, best: float | None) -> Cell:

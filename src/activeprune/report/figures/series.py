@@ -22,6 +22,7 @@ class Point:
     x: float
     mean: float
     std: float | None
+    seeds: int = 1
 
     @property
     def low(self) -> float:
@@ -34,16 +35,37 @@ class Point:
         return self.mean + (self.std or 0.0)
 
 
-def along_density(gathered: Gathered, variant: str, value: Value, x: Value | None = None) -> list[Point]:
-    """A point for each cycle of which something is known, from the densest; at its density, or at the mean of `x`."""
+@dataclass(frozen=True)
+class Spot:
+    """Values by seed at a place along an axis."""
+
+    cycle: int
+    x: float
+    density: float
+    values: Mapping[int, float]
+
+    @property
+    def spread(self) -> Spread:
+        """Over seeds."""
+        return Spread.of([*self.values.values()])
+
+
+def spots(gathered: Gathered, variant: str, value: Value, x: Value | None = None) -> list[Spot]:
+    """One for each cycle of which something is known, from the densest; at its density, or at the mean of `x`."""
     place = x or (lambda training: training.density)
     found = []
     for cycle in gathered.cycles:
-        known = [(place(t), value(t)) for t in gathered.of(variant, cycle).values() if t.density is not None]
-        pairs = [(at, v) for at, v in known if at is not None and v is not None and math.isfinite(v)]
-        if pairs:
-            found.append(_point(_mean([at for at, _ in pairs]), [v for _, v in pairs]))
+        known = [(t, place(t), value(t)) for t in gathered.of(variant, cycle).values() if t.density is not None]
+        here = [(t, at, v) for t, at, v in known if at is not None and v is not None and math.isfinite(v)]
+        if here:
+            density = _mean([t.density or 0.0 for t, _, _ in here])
+            found.append(Spot(cycle, _mean([at for _, at, _ in here]), density, {t.seed: v for t, _, v in here}))
     return found
+
+
+def along_density(gathered: Gathered, variant: str, value: Value, x: Value | None = None) -> list[Point]:
+    """The means of the same."""
+    return [_point(spot.x, [*spot.values.values()]) for spot in spots(gathered, variant, value, x)]
 
 
 def along_time(trainings: Iterable[Training], track: Track) -> list[Point]:
@@ -123,7 +145,7 @@ def _steps_per_epoch(training: Training) -> float:
 def _point(x: float, values: list[float]) -> Point:
     spread = Spread.of(values)
     assert spread.mean is not None  # there are values
-    return Point(x, spread.mean, spread.std)
+    return Point(x, spread.mean, spread.std, spread.seeds)
 
 
 def _mean(values: list[float]) -> float:

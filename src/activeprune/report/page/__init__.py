@@ -14,8 +14,8 @@ __all__ = ["PAGE", "Live", "page", "write_page"]
 PAGE = "report.html"
 
 
-def write_page(runs: Sequence[Gathered], folder: Path, live: Live | None = None) -> Path:
-    """Writes report.html into a folder, all of it or nothing, and says where it is."""
+def write_page(runs: Sequence[Gathered], folder: Path, live: Live | None = None, images: bool = True) -> Path:
+    """Writes report.html into a folder, all of it or nothing, and says where it is; `images` as `page` has them."""
     path = folder / PAGE
-    write_text(path, page(runs, live))
+    write_text(path, page(runs, live, images))
     return path

@@ -12,9 +12,9 @@ from bokeh.models import DataRange1d, FixedTicker, Range1d
 from ..cost import Cost, Layer, cost, layers_of_study
 from ..figures.along_density import BESIDE, KINDS, NARROW, PARTS, reported, within
 from ..figures.reference import accuracies, dynamic_rates
-from ..figures.series import Point, dead
+from ..figures.series import Point, Spot, Value, dead, spots
 from ..gathering import Gathered, Training
-from .plots import DENSITY, LOW, Panel, Spot, Value, density_axis, draw_published, draw_variant, sheet, spots
+from .plots import DENSITY, LOW, Panel, density_axis, draw_published, draw_variant, sheet
 
 STEPS = ((1, 3), (1, 2, 5), range(1, 10), [1 + step / 10 for step in range(90)])  # of a decade
 FEWEST = 3  # ticks that an axis needs
@@ -116,7 +116,7 @@ def _along(
         draw_published(plot, variant, [*points], step**turn)
     density_axis(plot, marked, step ** len(printed or {}))
     if found and not any(value for lines in found.values() for spot in lines for value in spot.values.values()):
-        plot.y_range = Range1d(start=-0.05, end=1.0)  # nothing is dead: an axis around 0 would say otherwise
+        plot.y_range = Range1d(start=0.0, end=1.0)  # nothing is dead: an axis around 0 would say otherwise
     return plot
 
 

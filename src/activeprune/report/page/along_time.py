@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ..figures.series import Point, Track, along_time, by_epoch, dead_in_training
 from ..gathering import Gathered
 from .arrays import Arrays
-from .plots import LOW, Panel, draw_chosen, log_ticks, sheet
+from .plots import LOW, Panel, around_visible, draw_chosen, log_ticks, sheet
 
 MOST_POINTS = 100  # of a curve
 CYCLE = "cycle"  # the choice that these curves follow
@@ -46,20 +47,24 @@ def _curves(
     plot = sheet("epoch", name, LOW + 30, y_axis_type="log" if logarithmic else "linear")
     known = False
     for variant in run.study.variants:
-        data, last = f"{name}/{variant}", {}
+        data = f"{name}/{variant}"
+        last: dict[str, list[Any]] = {}
         for cycle in run.cycles:
             if points := thinned(along_time(run.of(variant, cycle).values(), track)):
-                means, stds = (
-                    [scale * (n or 0.0) for n in of] for of in zip(*((p.mean, p.std) for p in points), strict=True)
-                )
-                last = {"x": [point.x for point in points], "mean": means, "std": stds}
+                last = {
+                    "x": [point.x for point in points],
+                    "mean": [scale * point.mean for point in points],
+                    "std": [None if point.std is None else scale * point.std for point in points],
+                    "seeds": [point.seeds for point in points],
+                }
                 arrays.add(data, str(cycle), last)
         if last:
             known = True
             ends = {column: [of[0], of[-1]] for column, of in last.items()}  # the page puts in what is between
-            tooltips = {"epoch": "@x{0.[00]}", name: "@mean{0.000} ± @std{0.000}"}
+            ends["said"] = ["", ""]
+            tooltips = {"epoch": "@x{0.[00]}", name: "@said"}
             draw_chosen(plot, variant, (data, CYCLE), ends, tooltips)
     if logarithmic:
         log_ticks(plot.yaxis)
-    plot.x_range.only_visible = plot.y_range.only_visible = True
+    around_visible(plot)
     return [Panel("", plot)] if known else []

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-COARSE = np.uint32(0xFFFFF000)  # of a deviation the first four digits: zeros take no room once packed
+COARSE, HALF = np.uint32(0xFFFFE000), np.uint32(0x1000)  # of a deviation three digits: zeros take no room once packed
 Columns = Mapping[str, Iterable[float | None]]
 
 
@@ -26,7 +26,7 @@ class Arrays:
     def _place(self, column: str, values: Iterable[float | None]) -> int:
         numbers = np.array([np.nan if value is None else value for value in values], "<f4")
         if column == "std":
-            numbers = (numbers.view("<u4") & COARSE).view("<f4")
+            numbers = ((numbers.view("<u4") + HALF) & COARSE).view("<f4")
         return self.packed.setdefault(b64encode(numbers.tobytes()).decode(), len(self.packed))
 
     def as_dict(self) -> dict[str, object]:

@@ -15,8 +15,8 @@ from bokeh.resources import Resources
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from ...experiment.plan import probe_part
 from ...experiment.reading import written
-from ...experiment.search import folder_name
 from ...experiment.study import Study
 from ..cells import bare, columns
 from ..figures.reference import accuracies, dynamic_rates
@@ -27,9 +27,9 @@ from ..wording import counted, duration
 from ..writing import sections, told_apart
 from .arrays import Arrays
 from .figures import ALONG_DENSITY, ALONG_TIME, OF_LAYERS, drawn
-from .looks import SCHEMES, swatch
+from .looks import SCHEMES, palette, swatch
 from .provenance import dates, engines, machines, provenance, versions
-from .reproduce import reproduction
+from .reproduce import reproduced_together, reproduction, run_folder
 from .tables import of_run, shown
 
 HERE = Path(__file__).parent
@@ -44,14 +44,17 @@ class Live:
     every: int
 
 
-def page(runs: Sequence[Gathered], live: Live | None = None) -> str:
-    """All runs in one page: the same bytes for the same results, unless it is live."""
+def page(runs: Sequence[Gathered], live: Live | None = None, images: bool = True) -> str:
+    """All runs in one page: the same bytes for the same results, unless it is live.
+
+    `images` are the printed figures, for paper; they take seconds, and a live page has none.
+    """
     read = told_apart(runs)
     *own, together = sections(read)
     script, library = _text("page.js"), "\n".join(Resources(mode="inline", components=["bokeh"]).js_raw)
     shown_runs, payload = [], []
     for number, (run, section) in enumerate(zip(read, own, strict=True), 1):
-        told, data = _run(run, number, images=live is None)
+        told, data = _run(run, number, images=images and live is None)
         shown_runs.append({**told, "tables": of_run(section, run, number), "gaps": section.notes})
         payload.append(data)
     tables = [shown(table) for table in together.tables]
@@ -59,9 +62,9 @@ def page(runs: Sequence[Gathered], live: Live | None = None) -> str:
         title=", ".join(run.title for run in read) or "no runs",
         runs=shown_runs,
         together={"title": together.title, "tables": tables[:-1], "claims": tables[-1], "open": _tested(together)},
+        command=reproduced_together([(run.title, run.imports) for run in read]) if len(read) > 1 else None,
         live=live,
-        style=Markup(_text("page.css")),
-        schemes=SCHEMES,
+        style=Markup(palette() + _text("page.css")),
         payload=packed({"runs": payload, "schemes": SCHEMES, "live": None if live is None else live.every}),
         library=Markup(library),
         script=Markup(script),
@@ -95,12 +98,20 @@ def _run(run: Gathered, number: int, images: bool) -> tuple[dict[str, Any], dict
         "timed": any(figure.name in ALONG_TIME for figure in along),
         "layers": layers,
         "provenance": provenance(run, number),
+        "dead": any(training.after is not None for training in run.trainings),
+        "looks": _looks(run),
         "machines": machines(run),
         "trainings": len(run.trainings),
-        "reproduction": reproduction(run.study, folder_name(run.title), run.imports),
+        "reproduction": reproduction(run.study, run_folder(run.title), run.imports),
         "versions": versions(run),
     }
     return told, {"id": f"run-{number}", "plots": plots + maps, **arrays.as_dict()}
+
+
+def _looks(run: Gathered) -> str | None:
+    """The part of the store that has them, where there are any."""
+    every = run.study.probed
+    return probe_part(every) if every is not None and any(training.looks for training in run.trainings) else None
 
 
 def _cycles(run: Gathered) -> list[tuple[int, str]]:

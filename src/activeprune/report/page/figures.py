@@ -38,6 +38,7 @@ CAPTIONS = {
     "layers": "Density and dead-neuron rates (units) of every layer of the chosen variant against λ.",
     "layer-profiles": "Density and dead-neuron rates (units) along the layers at the chosen λ.",
 }
+NUMBERS = {"accuracy": "accuracy", "dead-neurons": "dead"}  # tables that have a figure's
 ALONG_DENSITY: dict[str, Draw] = {
     "accuracy": lambda run, _: accuracy(run),
     "dead-neurons": lambda run, _: dead_neurons(run),
@@ -55,13 +56,18 @@ OF_LAYERS: dict[str, Draw] = {"layers": layer_maps, "layer-profiles": layer_prof
 
 @dataclass(frozen=True)
 class Drawn:
-    """A figure of the page: `panels` are targets and titles, `image` is the printed figure as a data URI."""
+    """A figure of the page: `panels` are targets and titles, `image` is the printed figure as a data URI.
+
+    `printed` is the caption of that; `table` the name of the table that has its numbers, if there is one.
+    """
 
     name: str
     head: str
     caption: str
     panels: tuple[tuple[str, str, int], ...]
     image: Markup | None
+    printed: str
+    table: str | None
 
 
 def drawn(
@@ -69,15 +75,16 @@ def drawn(
 ) -> tuple[list[Drawn], list[dict[str, Any]]]:
     """The figures that the run has something for, and their plots as the page's script takes them."""
     figures, plots = [], []
+    remark = _noted(run, draws)
     for name, draw in draws.items():
         if panels := draw(run, arrays):
             targets = [f"run-{number}-{name}-{place}" for place in range(len(panels))]
             plots += [embedded(panel, target) for panel, target in zip(panels, targets, strict=True)]
             places = tuple((t, panel.title, panel.plot.height) for t, panel in zip(targets, panels, strict=True))
-            said = CAPTIONS.get(name) or caption(name)
-            figures.append(
-                Drawn(name, HEADS[name], f"{said} {_noted(run, draws)}", places, _image(run, name) if images else None)
-            )
+            printed = f"{caption(name)} {remark}" if name in FIGURES else ""
+            said = f"{CAPTIONS[name]} {remark}" if name in CAPTIONS else printed
+            image = _image(run, name) if images else None
+            figures.append(Drawn(name, HEADS[name], said, places, image, printed, NUMBERS.get(name)))
     return figures, plots
 
 

@@ -14,7 +14,7 @@ from ..figures.style import per_cent
 from ..gathering import Gathered
 from ..wording import percent
 from .arrays import Arrays
-from .plots import LOW, Panel, draw_chosen, hover, plain, sheet
+from .plots import LOW, Panel, around_visible, draw_chosen, hover, plain, sheet
 
 ROW, AROUND = 15, 90  # pixels: of a layer, and above and below the map
 LABELS = 9  # at most, below the map
@@ -82,7 +82,7 @@ def _profile(run: Gathered, arrays: Arrays, name: str, cells: Cells) -> Panel:
             arrays.add(data, str(cycle), {"mean": last})
         columns = {"x": [*range(1, len(layers) + 1)], "layer": layers, "mean": last}
         draw_chosen(plot, variant, (data, CYCLE), columns, {"layer": "@layer", name: "@mean{0.000}"})
-    plot.x_range.only_visible = plot.y_range.only_visible = True
+    around_visible(plot)
     return Panel(name, plot)
 
 

@@ -29,6 +29,15 @@ SCHEMES = {
 }
 
 
+def palette() -> str:
+    """The colours of the variants as CSS; without scripts the system's scheme decides."""
+    light, dark = (
+        "".join(f"--{variant.replace('_', '-')}:{colour};" for variant, colour in of.items()) for of in SCHEMES.values()
+    )
+    in_the_dark = f"@media (prefers-color-scheme:dark){{:root:not(.js){{{dark}}}}}"
+    return f":root{{{light}}}:root.dark{{{dark}}}{in_the_dark}\n"
+
+
 def marker(variant: str) -> str:
     """As Bokeh calls it."""
     return MARKERS[VARIANTS[variant].marker]

@@ -54,9 +54,9 @@
   const controls = (run) => [...document.querySelectorAll(`form[data-run="${run}"] :is(input, select)`)];
 
   function chosen(run) {
-    const state = {};
+    const state = { variant: [] };
     for (const control of controls(run)) {
-      const values = (state[control.name] = state[control.name] || []);
+      const values = (state[control.name] ??= []);
       if (control.type !== "checkbox" || control.checked) values.push(control.value);
     }
     return state;
@@ -70,6 +70,10 @@
     return known[place];
   }
 
+  // Of a deviation three digits are kept, and a single seed has none.
+  const said = (mean, std, seeds) =>
+    mean.toFixed(3) + (Number.isNaN(std) ? "" : ` ± ${std.toPrecision(3)}`) + ` (${seeds} seed${seeds === 1 ? "" : "s"})`;
+
   function columns(run, name, choice) {
     const table = (run.tables[name] || {})[choice];
     if (!table) return null;
@@ -78,6 +82,7 @@
     if (found.std) {
       found.low = found.mean.map((mean, at) => mean - found.std[at]);
       found.high = found.mean.map((mean, at) => mean + found.std[at]);
+      found.said = Array.from(found.mean, (mean, at) => said(mean, found.std[at], found.seeds[at]));
     }
     return found;
   }
@@ -97,9 +102,16 @@
     }
   }
 
+  function around(parts, isVisible) {
+    for (const { model } of parts) if ((model.tags || []).some((tag) => tag.around)) model.only_visible = isVisible;
+  }
+
   function update(id) {
     const state = chosen(id);
-    for (const { model, run } of drawn) if (run.id === id) show(model, run, state);
+    const own = drawn.filter(({ run }) => run.id === id);
+    if (!state.variant.length) around(own, false); // Bokeh warns of an axis around nothing
+    for (const { model, run } of own) show(model, run, state);
+    if (state.variant.length) around(own, true);
   }
 
   // Plots are made when they come near the window.
@@ -107,11 +119,13 @@
     const { run, item } = plots.get(target.id);
     const views = await Bokeh.embed.embed_item(item, target);
     const state = chosen(run.id);
-    for (const model of views.roots[0].model.references()) {
-      drawn.push({ model, run });
+    const own = [...views.roots[0].model.references()].map((model) => ({ model, run }));
+    if (!state.variant.length) around(own, false);
+    for (const { model } of own) {
       colour(model);
       show(model, run, state);
     }
+    drawn.push(...own);
     target.dataset.drawn = "";
   }
 
@@ -170,19 +184,63 @@
     });
   }
 
-  // A live page looks for its next version.
+  // Paper shows what is folded away on the screen, but for the provenance, which would be most of it.
+  const folded = () => [...document.querySelectorAll("details:not(.provenance, [open])")];
+  let unfolded = [];
+  addEventListener("beforeprint", () => { unfolded = folded(); for (const one of unfolded) one.open = true; });
+  addEventListener("afterprint", () => { for (const one of unfolded) one.open = false; });
+
+  // A live page looks for its next version, and then shows the same place of it.
+  const named = (one) => [
+    one.tagName, one.closest("section, header")?.id, one.id, one.name, one.type === "checkbox" ? one.value : "",
+    one.getAttribute("href"), one.getAttribute("aria-label"), one.tagName === "DETAILS" ? one.className : "",
+    one.tagName === "DETAILS" ? one.firstElementChild.textContent : "",
+    ["SUMMARY", "BUTTON"].includes(one.tagName) ? one.textContent : "",
+  ].join("|");
+  const all = (what) => [...document.querySelectorAll(what)];
+
+  function keepPlace() {
+    const active = document.activeElement;
+    remembered.set("place", {
+      top: scrollY,
+      details: Object.fromEntries(all("details").map((one) => [named(one), one.open])),
+      boxes: Object.fromEntries(all(".scroll, .gaps").map((one) => [named(one), [one.scrollLeft, one.scrollTop]])),
+      focus: active && active !== document.body ? named(active) : null,
+    });
+  }
+
+  function findPlace() {
+    const place = remembered.get("place");
+    if (!place) return;
+    remembered.set("place", null);
+    for (const one of all("details")) one.open = place.details[named(one)] ?? one.open;
+    for (const one of all(".scroll, .gaps")) one.scrollTo(...(place.boxes[named(one)] || [0, 0]));
+    if (place.focus) {
+      const focused = all("a, button, input, select, summary, [tabindex]").find((one) => named(one) === place.focus);
+      focused?.focus({ preventScroll: true });
+    }
+    scrollTo(0, place.top);
+  }
+
   if (payload.live) {
-    const pause = document.getElementById("pause");
-    const next = document.getElementById("next");
-    let left = payload.live;
-    scrollTo(0, remembered.get("scroll") || 0);
+    const [pause, next, stamp] = ["pause", "next", "updated"].map((id) => document.getElementById(id));
+    const told = stamp.textContent;
+    const same = remembered.get("stamp") === told ? (remembered.get("same") || 0) + 1 : 0;
+    const isStale = same >= 3; // loads that brought nothing new
+    const every = payload.live * (isStale ? 2 ** Math.min(same - 2, 3) : 1);
+    let left = every;
+    remembered.set("stamp", told);
+    remembered.set("same", same);
+    if (isStale) document.getElementById("news").textContent = "No news since";
+    findPlace();
     pause.checked = remembered.get("pause") || false;
-    pause.addEventListener("change", () => { remembered.set("pause", pause.checked); left = payload.live; });
+    pause.addEventListener("change", () => { remembered.set("pause", pause.checked); left = every; });
     const tick = () => {
-      next.textContent = pause.checked ? ", paused" : `, next in ${left} s`;
-      if (pause.checked) return;
+      const isChoosing = document.activeElement?.tagName === "SELECT"; // its list would close
+      next.textContent = pause.checked ? ", paused" : left > 0 || !isChoosing ? `, next in ${left} s` : ", next after this choice";
+      if (pause.checked || (left <= 0 && isChoosing)) return;
       if (left-- <= 0) {
-        remembered.set("scroll", scrollY);
+        keepPlace();
         location.reload();
       }
     };

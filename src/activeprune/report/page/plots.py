@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -20,14 +19,10 @@ from bokeh.models import ColumnDataSource, FixedTicker, HoverTool, LogTicker, Pl
 from bokeh.models.annotations import Whisker
 from bokeh.plotting import figure
 
-from ...experiment.findings import Spread
-from ..figures.series import Point
+from ..figures.series import Point, Spot
 from ..figures.style import VARIANTS, per_cent
-from ..gathering import Gathered, Training
 from ..wording import counted, percent
 from .looks import SCHEMES, dashes, marker
-
-Value = Callable[[Training], float | None]
 
 HEIGHT, LOW = 330, 250  # pixels
 MARK, SEED = 8, 6
@@ -37,40 +32,11 @@ LABELS = 0.055  # least distance of two labels on the axis of densities, as a sh
 
 
 @dataclass(frozen=True)
-class Spot:
-    """Values by seed at a place along an axis."""
-
-    cycle: int
-    x: float
-    density: float
-    values: Mapping[int, float]
-
-    @property
-    def spread(self) -> Spread:
-        """Over seeds."""
-        return Spread.of([*self.values.values()])
-
-
-@dataclass(frozen=True)
 class Panel:
     """A plot under a title."""
 
     title: str
     plot: Any
-
-
-def spots(run: Gathered, variant: str, value: Value, x: Value | None = None) -> list[Spot]:
-    """One a cycle of which something is known, at its density or at the mean of `x`."""
-    place = x or (lambda training: training.density)
-    found = []
-    for cycle in run.cycles:
-        known = [(t, place(t), value(t)) for t in run.of(variant, cycle).values() if t.density is not None]
-        here = [(t, at, v) for t, at, v in known if at is not None and v is not None and isfinite(v)]
-        if here:
-            mean = sum(at for _, at, _ in here) / len(here)
-            density = sum(t.density or 0.0 for t, _, _ in here) / len(here)
-            found.append(Spot(cycle, mean, density, {t.seed: v for t, _, v in here}))
-    return found
 
 
 def sheet(x: str, y: str, height: int = HEIGHT, **options: Any) -> Any:
@@ -113,6 +79,12 @@ def density_axis(plot: Any, densities: Sequence[float], beside: float = 1.0) -> 
 def log_ticks(axis: Any) -> None:
     """At 1, 2 and 5 of each decade."""
     axis.ticker = LogTicker(mantissas=[1, 2, 5], num_minor_ticks=0)
+
+
+def around_visible(plot: Any) -> None:
+    """Its axes are as long as what is switched on needs; the page's script lets go of that where nothing is."""
+    for axis in (plot.x_range, plot.y_range):
+        axis.only_visible, axis.tags = True, [{"around": "visible"}]
 
 
 def draw_variant(plot: Any, variant: str, found: Sequence[Spot], scale: float = 100.0) -> None:
@@ -186,7 +158,7 @@ def _ends(columns: Mapping[str, Sequence[Any]]) -> dict[str, list[float]]:
     if "std" not in columns:
         return {}
     pairs = [*zip(columns["mean"], columns["std"], strict=True)]
-    return {"low": [mean - std for mean, std in pairs], "high": [mean + std for mean, std in pairs]}
+    return {"low": [mean - (std or 0.0) for mean, std in pairs], "high": [mean + (std or 0.0) for mean, std in pairs]}
 
 
 def hover(plot: Any, renderers: Sequence[Any], tooltips: Mapping[str, str]) -> None:

@@ -30,6 +30,19 @@ class Row:
         """In per cent, or why there is none."""
         return self.state if self.training.accuracy is None else f"{100 * self.training.accuracy:.2f}"
 
+    @property
+    def dynamic(self) -> str:
+        """The rate of dynamically dead units after training, in per cent."""
+        return self._dead("dynamic")
+
+    @property
+    def static(self) -> str:
+        """That of statically dead ones."""
+        return self._dead("static")
+
+    def _dead(self, what: str) -> str:
+        return NONE if self.training.after is None else f"{100 * self.training.after['unit'][what]:.2f}"
+
 
 @dataclass(frozen=True)
 class Cell:

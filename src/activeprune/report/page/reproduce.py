@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,19 +12,22 @@ import yaml
 
 from ...core.errors import InputError
 from ...experiment.reading import TRAINING_KEYS, assignments, read_study, study_names, written
+from ...experiment.search import folder_name
 from ...experiment.steps import pinned
 from ...experiment.study import Study
 
 MOST_CHANGES = 8  # that a person still reads; with more of them a study file is clearer
+PLAIN = re.compile(r"\w[\w=.,+() -]*")
 NESTED = ("data",)  # of these single entries are changed, the rest stays
 
 
 @dataclass(frozen=True)
 class Reproduction:
-    """Commands for a shell; `file` is a study that has to be written first, None where a name and changes do."""
+    """Commands for a shell; `file` is a study to be saved first as `name`, None where a name and changes do."""
 
     commands: tuple[str, ...]
     file: str | None = None
+    name: str = ""
 
 
 def reproduction(study: Study, folder: str, imports: Sequence[str] = ()) -> Reproduction:
@@ -34,9 +38,26 @@ def reproduction(study: Study, folder: str, imports: Sequence[str] = ()) -> Repr
     if named is None:
         file = f"{folder}.yaml"
         run = [*before, "run", file, "--out", f"runs/{folder}"]
-        return Reproduction((shlex.join(run), _report(before, folder)), written(study))
+        return Reproduction((shlex.join(run), _report(before, folder)), written(study), file)
     out = [] if named[0] == folder else ["--out", f"runs/{folder}"]
     return Reproduction((shlex.join([*before, "run", *named, *out]), _report(before, folder)))
+
+
+def run_folder(title: str) -> str:
+    """The folder of a run: its own name, where that is a plain one.
+
+    >>> run_folder("my run (2)"), run_folder("../x")[:5]
+    ('my run (2)', '.._x-')
+    """
+    return title if PLAIN.fullmatch(title) else folder_name(title)
+
+
+def reproduced_together(runs: Sequence[tuple[str, Sequence[str]]]) -> str:
+    """The report of several runs, by title and imports, once each of them is there."""
+    modules = [*dict.fromkeys(module for _, imports in runs for module in imports)]
+    before = ["activeprune", *(part for module in modules for part in ("--import", module))]
+    folders = [f"runs/{run_folder(title)}" for title, _ in runs]
+    return shlex.join([*before, "report", *folders, "--out", "runs/together"])
 
 
 def _report(before: Sequence[str], folder: str) -> str:
