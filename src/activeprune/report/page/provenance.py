@@ -99,8 +99,11 @@ def versions(run: Gathered) -> dict[str, str]:
 
 def engines(run: Gathered) -> str:
     """The engines that trained, and how many networks at once."""
-    found = {_engine(training.provenance) for training in run.trainings if "engine" in training.provenance}
-    return ", ".join(sorted(found))
+    packs: dict[str, set[int]] = {}
+    for training in run.trainings:
+        if "engine" in training.provenance:
+            packs.setdefault(str(training.provenance["engine"]), set()).add(int(training.provenance.get("pack", 1)))
+    return "; ".join(name if max(of) == 1 else f"{name}, {_span(of)} networks at once" for name, of in packs.items())
 
 
 def dates(run: Gathered) -> str:
@@ -110,6 +113,11 @@ def dates(run: Gathered) -> str:
         return ""
     first, last = _readable(found[0]), _readable(found[-1])
     return first if first == last else f"{first} to {last}"
+
+
+def _span(numbers: set[int]) -> str:
+    low, high = min(numbers), max(numbers)
+    return str(low) if low == high else f"{low} to {high}"
 
 
 def _row(training: Training, places: Mapping[str, str]) -> Row:
