@@ -18,6 +18,7 @@ from activeprune.report.tables import dead_table, paired_table
 from activeprune.report.writing import FILES, write_tables
 
 SMALL = ["--processes", "1", "--quiet", "--set", "cycles=1"]
+QUICK = ["--no-figures", "--no-page"]
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +54,7 @@ def test_the_numbers_are_those_of_the_store(finished: Path) -> None:
 
 
 def test_json_keeps_its_cells_and_gains_keys(finished: Path, capsys: pytest.CaptureFixture) -> None:
-    assert main(["report", str(finished), "--json"]) == 0
+    assert main(["report", str(finished), "--json", *QUICK]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["cells"] == json.loads(json.dumps(Run.opened(finished).as_dict()))["cells"]
     values = {(cell["variant"], cell["cycle"]): cell["values"] for cell in told["cells"]}
@@ -92,11 +93,11 @@ def test_a_grid_is_one_report_with_its_sweep(tmp_path: Path, capsys: pytest.Capt
     out = tmp_path / "sweep"
     assert main(["run", "smoke", "--out", str(out), *SMALL, "--set", "variants=ap_lite", "--grid", "q=0.02,0.05"]) == 0
     capsys.readouterr()
-    assert main(["report", str(out), "--json"]) == 0
+    assert main(["report", str(out), "--json", *QUICK]) == 0
     told = json.loads(capsys.readouterr().out)
     assert [study["title"] for study in told["studies"]] == ["sweep q=0.02", "sweep q=0.05"]
     assert all(study["paired"] == [] for study in told["studies"])
-    assert main(["report", str(out)]) == 0
+    assert main(["report", str(out), *QUICK]) == 0
     assert "test accuracy in % against q" in (out / "tables.md").read_text()
 
 
@@ -106,11 +107,11 @@ def test_an_empty_and_a_half_finished_run_are_reported(finished: Path, tmp_path:
     more = Run.new("smoke", tmp_path / "more", finished.parent / ".store", changes={"cycles": 2, "seeds": 4})
     more.write_study()
     for run in (empty, more):
-        assert main(["report", str(run.out)]) == 0
+        assert main(["report", str(run.out), *QUICK]) == 0
         shown = capsys.readouterr()
         assert "missing" in shown.out
         assert "reported trainings are missing" in shown.out
-        assert main(["report", str(run.out), "--json"]) == 0
+        assert main(["report", str(run.out), "--json", *QUICK]) == 0
         json.loads(capsys.readouterr().out)
     assert "beside the paper's table 1" in (tmp_path / "empty" / "tables.md").read_text()
     assert "(3 of 4)" in (tmp_path / "more" / "tables.md").read_text()
@@ -119,7 +120,7 @@ def test_an_empty_and_a_half_finished_run_are_reported(finished: Path, tmp_path:
 def test_a_failed_training_is_named(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     assert main(["run", "smoke", "--out", str(tmp_path / "run"), *SMALL, "--set", "lr=1e30"]) == 1
     capsys.readouterr()
-    assert main(["report", str(tmp_path / "run")]) == 0
+    assert main(["report", str(tmp_path / "run"), *QUICK]) == 0
     assert "failed: plain cycle 0 seed 0: loss" in capsys.readouterr().out
     assert "failed: plain cycle 0 seed 0: loss" in (tmp_path / "run" / "tables.md").read_text()
 
@@ -152,11 +153,11 @@ def test_a_report_is_made_again_from_its_records(finished: Path, tmp_path: Path,
     kept = {path.relative_to(first): path.read_bytes() for path in first.rglob("*") if path.is_file()}
     assert Path("report.html") in kept
     assert main(["report", str(first / RECORDS), "--out", str(second)]) == 0
-    assert main(["report", str(first)]) == 0
+    assert main(["report", str(first), *QUICK]) == 0
     for folder in (first, second):
         assert {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()} == kept
     assert "smoke: test accuracy in %" in capsys.readouterr().out
-    assert main(["report", str(first), str(finished), "--json"]) == 0
+    assert main(["report", str(first), str(finished), "--json", *QUICK]) == 0
     both = json.loads(capsys.readouterr().out)["reports"]
     assert both[0]["paired"] == both[1]["paired"]
     means = [{(cell["variant"], cell["cycle"]): cell["mean"] for cell in one["cells"]} for one in both]
@@ -164,7 +165,7 @@ def test_a_report_is_made_again_from_its_records(finished: Path, tmp_path: Path,
 
 
 def test_records_cannot_be_followed(finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    assert main(["report", str(finished), "--out", str(tmp_path), "--no-figures", "--no-page"]) == 0
+    assert main(["report", str(finished), "--out", str(tmp_path), *QUICK]) == 0
     assert main(["report", str(tmp_path), "--live"]) == 2
     assert "records of a report do not change" in capsys.readouterr().err
 
@@ -172,7 +173,7 @@ def test_records_cannot_be_followed(finished: Path, tmp_path: Path, capsys: pyte
 def test_a_store_that_is_gone_is_told_of_and_the_report_stays(finished: Path, tmp_path: Path, capsys) -> None:
     moved = tmp_path / "runs"
     shutil.copytree(finished.parent, moved)
-    assert main(["report", str(moved / "smoke"), "--no-figures"]) == 0
+    assert main(["report", str(moved / "smoke"), *QUICK]) == 0
     before = (moved / "smoke" / "tables.md").read_bytes()
     (moved / ".store").rename(tmp_path / "elsewhere")
     capsys.readouterr()
@@ -191,7 +192,7 @@ def test_what_is_damaged_is_named(finished: Path, tmp_path: Path, capsys: pytest
     assert path.is_file()
     content = path.read_bytes()
     path.write_bytes(bytes([content[0] ^ 1]) + content[1:] if harm == "a byte" else b"{bad")
-    assert main(["report", str(run.out), "--no-figures"]) == 0
+    assert main(["report", str(run.out), *QUICK]) == 0
     shown = capsys.readouterr()
     assert key in shown.out + shown.err
     assert "Traceback" not in shown.err

@@ -13,7 +13,7 @@ def accuracies(study: Study) -> tuple[str, dict[str, list[Point]]]:
     >>> from activeprune.experiment.reading import read_study
     >>> name, points = accuracies(read_study("table1"))
     >>> name, points["ap_pro"][-1]
-    ('table 1', Point(x=0.0572, mean=0.841, std=0.011))
+    ('table 1', Point(x=0.0572, mean=0.841, std=0.011, seeds=5))
     """
     found = published.accuracies(study)
     if found is None:
@@ -29,7 +29,7 @@ def dynamic_rates(study: Study) -> dict[str, list[Point]]:
 
 def _points(found: published.Published, study: Study) -> dict[str, list[Point]]:
     return {
-        variant: [Point(round(value.printed / 100, 6), value.mean, value.std) for value in cells.values()]
+        variant: [Point(round(value.printed / 100, 6), value.mean, value.std, found.runs) for value in cells.values()]
         for variant, cells in found.rows.items()
         if variant in study.variants
     }
