@@ -658,3 +658,15 @@ def test_the_threads_of_torch_do_not_matter(finished: Path, tmp_path: Path) -> N
     finally:
         torch.set_num_threads(before)
     assert contents(tmp_path / ".store") == contents(finished / ".store")
+
+
+def test_half_a_checkpoint_of_a_killed_process_goes_with_its_training(tmp_path: Path) -> None:
+    run = Run.new("smoke", tmp_path / "run", changes={"cycles": 1, "variants": ["plain"]})
+    key, folder = run.plan.trainings[0].key, tmp_path / ".store" / "checkpoints"
+    folder.mkdir(parents=True)
+    left, other = (folder / f".{name}.safetensors.{'0' * 32}.part" for name in (key, "0" * 32))
+    left.write_text("half")
+    other.write_text("somebody else's")
+    run.go(seconds_between_checkpoints=0.0)
+    assert not left.exists()
+    assert other.exists()

@@ -105,8 +105,10 @@ class Compute:
         raise InputError(f"a step of kind {step.kind} is not computed by itself")
 
     def forget(self, step: Step) -> None:
-        """Removes the checkpoint of a step that is done."""
-        self._checkpoint_path(step).unlink(missing_ok=True)
+        """Removes the checkpoint of a step that is done, and what a killed process left of one."""
+        path = self._checkpoint_path(step)
+        for left in (path, *self.checkpoints.glob(f".{path.name}.*.part")):
+            left.unlink(missing_ok=True)
 
     def entry(self, step: Train, feed: Feed, on_epoch: OnEpoch | None = None) -> Entry:
         """What a training starts from; between epochs it leaves a checkpoint every now and then."""
