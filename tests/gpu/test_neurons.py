@@ -9,6 +9,7 @@ from activeprune.neurons import DeadNeuronCounter
 from activeprune.neurons.again import Removed, RepeatedCounter
 from activeprune.neurons.bytes import summed
 from tests.helpers import random_masks
+from tests.neurons.test_again import looked_at
 
 pytestmark = [
     pytest.mark.gpu,
@@ -66,14 +67,6 @@ def test_the_gpus_random_state_is_left_alone() -> None:
     before = torch.cuda.get_rng_state()
     ap.dead_neurons(model, None, [x.cuda() for x in images()], training=True)
     assert torch.equal(torch.cuda.get_rng_state(), before)
-
-
-def looked_at(counter: RepeatedCounter, model: nn.Module, removed: Removed, batches: list[torch.Tensor]) -> None:
-    """Counts once more, and as a new counter does."""
-    counter.again(model.state_dict(), removed)
-    for batch in batches:
-        counter.add(batch)
-    assert counter.result() == ap.dead_neurons(model, removed.masks, batches)
 
 
 def test_a_pass_that_is_replayed_counts_what_one_that_runs_does() -> None:

@@ -13,6 +13,7 @@ META = torch.device("meta")
 
 
 def looked_at(counter: RepeatedCounter, model: nn.Module, removed: Removed, batches: list[torch.Tensor]) -> None:
+    """Counts once more, and as a new counter does."""
     counter.again(model.state_dict(), removed)
     for batch in batches:
         counter.add(batch)
