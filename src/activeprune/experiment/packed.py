@@ -137,10 +137,13 @@ class _Shift:
 
     def _measure(self, step: Step) -> None:
         """When all that the next pack waits for is done: until it is trained, the device has time."""
-        with self._lock:
-            first = {*self.under_way}
-        wait(first)
+        while first := self._unfinished():
+            wait(first)
         self.others.one(step, self.queue, self.queue.observer)
+
+    def _unfinished(self) -> set[Future[None]]:
+        with self._lock:
+            return {future for future in self.under_way if not future.done()}
 
     def _next(self) -> _Pack | None:
         """The pack that is prepared, or one that is full, or what there is if nothing can add to it."""
@@ -222,8 +225,9 @@ class _Shift:
         for step, entry, result in zip(steps, entries, results, strict=True):
             self.queue.finish(step, self.compute.made(step, entry, result, **how))
             self.compute.forget(step)
+            if not self.over:  # while the rest is being kept
+                self._prune_beside()
         if not self.over:
-            self._prune_beside()
             self._prepare(self._rooms.get)
             self.after_step()
 

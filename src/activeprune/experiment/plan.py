@@ -37,6 +37,41 @@ class Todo:
         return {(used.key, part_of(role, used)) for role, used in roles}
 
 
+class Seen:
+    """A store as far as it has been looked at: what was there once is not looked for again, what was not is.
+
+    Whoever finds something gone after all says `forget`.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._there: set[tuple[str, ...]] = set()
+        self._failed: dict[str, bool] = {}  # trainings that have ended, by key
+
+    def has(self, key: str, *parts: str) -> bool:
+        """Whether there is an entry with all these parts, or was when it was looked for."""
+        if (key, *parts) not in self._there:
+            if not self.store.has(key, *parts):
+                return False
+            self._there.add((key, *parts))
+        return True
+
+    def failed(self, step: Step) -> bool:
+        """Whether a finished training ended in a loss that is no number."""
+        if not isinstance(step, Train):
+            return False
+        if step.key not in self._failed:
+            if (record := record_of(self.store, step.key)) is None:
+                return False
+            self._failed[step.key] = record["failure"] is not None
+        return self._failed[step.key]
+
+    def forget(self) -> None:
+        """Looks for everything again from here on."""
+        self._there.clear()
+        self._failed.clear()
+
+
 class Plan:
     """All steps of one study or of several by key, inputs before what needs them."""
 
@@ -81,14 +116,15 @@ class Plan:
         """Steps that can be computed now, in an order in which the first ones are wanted first."""
         return self.todo(store).ready
 
-    def todo(self, store: Store) -> Todo:
+    def todo(self, store: Store | Seen) -> Todo:
         """What is left to do. A finished step needs no input, so nothing before it is asked for."""
+        seen = store if isinstance(store, Seen) else Seen(store)
         missing: dict[str, Step] = {}
         failed: dict[str, bool] = {}
         for cell in self.cells:
-            self._look(cell.training, self._parts_of(cell.training), store, missing, failed)
+            self._look(cell.training, self._parts_of(cell.training), seen, missing, failed)
             for step in cell.measures:
-                self._look(step, (RECORD,), store, missing, failed)
+                self._look(step, (RECORD,), seen, missing, failed)
         blocked = [step for step in missing.values() if failed[step.key]]
         ready = [
             step
@@ -103,17 +139,17 @@ class Plan:
         return (RECORD,) if every is None else (RECORD, probe_part(every))
 
     def _look(
-        self, step: Step, parts: tuple[str, ...], store: Store, missing: dict[str, Step], failed: dict[str, bool]
+        self, step: Step, parts: tuple[str, ...], seen: Seen, missing: dict[str, Step], failed: dict[str, bool]
     ) -> None:
         """Notes a step and what it lacks, deepest first."""
         if step.key in missing or isinstance(step, Init):  # weights that a seed gives are made where they are needed
             return
         if step.key not in failed:
-            failed[step.key] = has_failed(step, store)
-        if failed[step.key] or store.has(step.key, *parts):  # a training that failed has failed: it has no other parts
+            failed[step.key] = seen.failed(step)
+        if failed[step.key] or seen.has(step.key, *parts):  # a training that failed has failed: it has no other parts
             return
         for role, used in step.inputs.items():
-            self._look(used, (part_of(role, used),), store, missing, failed)
+            self._look(used, (part_of(role, used),), seen, missing, failed)
         missing[step.key] = step
         failed[step.key] = any(failed.get(used.key, False) for used in step.inputs.values())
 
@@ -145,12 +181,6 @@ def part_of(role: str, step: Step) -> str:
     if isinstance(step, Prune):
         return MASKS
     return CHECKPOINT if role == "resume" else STATE
-
-
-def has_failed(step: Step, store: Store) -> bool:
-    """Whether a finished training ended in a loss that is no number."""
-    record = record_of(store, step.key) if isinstance(step, Train) else None
-    return record is not None and record["failure"] is not None
 
 
 def record_of(store: Store, key: str) -> dict[str, Any] | None:

@@ -13,7 +13,7 @@ from ..core.errors import InputError
 from .compute import Made, StepFailed
 from .leases import Lease, Leases
 from .observer import Observer
-from .plan import Plan
+from .plan import Plan, Seen
 from .steps import Step
 from .store import FolderStore
 
@@ -36,6 +36,7 @@ class Queue:
 
     def __init__(self, plan: Plan, store: FolderStore, leases: Leases, observer: Observer) -> None:
         self.plan, self.store, self.leases, self.observer = plan, store, leases, observer
+        self._seen = Seen(store)
         self.failed: dict[str, str] = {}
         self.computed = 0
         self._held: dict[str, tuple[Lease, float]] = {}  # by key: the lease, and when work on it began
@@ -63,7 +64,10 @@ class Queue:
         """
         while True:
             with self._lock:
-                todo = self.plan.todo(self.store)
+                todo = self.plan.todo(self._seen)
+                if not todo.missing:  # to be sure: something may have been damaged since
+                    self._seen.forget()
+                    todo = self.plan.todo(self._seen)
                 self.observer.planned(todo)
                 ready = [step for step in todo.ready if step.key not in self.failed and step.key not in self._held]
                 if not ready:
@@ -93,11 +97,13 @@ class Queue:
     def release(self, step: Step) -> None:
         """Gives a step back that was not computed after all, through no fault of its own."""
         self._tries[step.key] -= 1
+        self._seen.forget()
         self._release(step.key)
 
     def put_back(self, step: Step, why: Exception) -> None:
         """Leaves a step for later: one of its inputs turned out damaged and must be computed again."""
         self.observer.trouble(str(why))
+        self._seen.forget()
         self._release(step.key)
 
     def _claimed(self, steps: Sequence[Step]) -> list[Step]:
@@ -105,7 +111,7 @@ class Queue:
         now = time.perf_counter()
         mine = {step.key: lease for step in steps if (lease := self.leases.take(step.key)) is not None}
         self._held |= {key: (lease, now) for key, lease in mine.items()}
-        ready = {step.key for step in self.plan.ready(self.store)} if mine else set()
+        ready = {step.key for step in self.plan.todo(self._seen).ready} if mine else set()
         for key in mine.keys() - ready:
             self._release(key)
         taken = [step for step in steps if step.key in mine and step.key in ready]
