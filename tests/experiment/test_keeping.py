@@ -258,3 +258,28 @@ def test_nothing_is_measured_while_a_pack_waits_for_a_pruning(tmp_path: Path, mo
     assert outcome.failed == outcome.blocked == ()
     assert len(met) == sum(isinstance(step, Measure) for step in run.plan.steps.values()) > 0
     assert not any(met)
+
+
+def test_of_a_pack_what_a_pruning_waits_for_is_kept_first(tmp_path: Path, scene: Scene) -> None:
+    """Retrainings of cycle 1 and the one that cycle 2 starts from are one pack; the pruning begins while they are kept."""
+    put: list[str] = []
+    pruned = threading.Event()
+    run = run_of(
+        tmp_path, variants=["plain_rewind", "ap_lite"], seeds=1, cycles=2, report_cycles=[1, 2], chain="reinit"
+    )
+    trunk = [key for key in run.plan.steps if key in run.plan.pruned]
+
+    def wait_for_the_pruning(key: str) -> None:
+        put.append(key)
+        if len(put) == 3:  # the dense one, the one of the trunk, and now the first retraining
+            assert pruned.wait(SECONDS)
+
+    class Watching(Observer):
+        def finished(self, step: Step, seconds: float) -> None:
+            if isinstance(step, Prune) and step.cycle == 2:
+                pruned.set()
+
+    scene.before_put = wait_for_the_pruning
+    run.go(Watching(), pack=8)
+    assert put[:2] == trunk == [key for key in put if key in run.plan.pruned]
+    assert len(put) == len(run.plan.trainings)

@@ -8,7 +8,7 @@ import activeprune as ap
 from activeprune.experiment.compute import Made, StepFailed
 from activeprune.experiment.leases import Leases
 from activeprune.experiment.observer import Observer
-from activeprune.experiment.plan import RECORD, STATE, Plan
+from activeprune.experiment.plan import MASKS, RECORD, STATE, Plan, Seen
 from activeprune.experiment.queue import TRIES, Queue
 from activeprune.experiment.reading import read_study
 from activeprune.experiment.steps import Step, Train
@@ -87,3 +87,33 @@ def test_a_result_that_the_store_does_not_keep_ends_the_run(plan: Plan, store: F
             store.remove(step.key)
         with pytest.raises(ap.InputError, match="the store still lacks it"):
             mine.take()
+
+
+def test_what_was_seen_once_is_not_looked_for_again(plan: Plan, store: FolderStore) -> None:
+    """Step by step, a plan knows the same with and without looking at everything; what is lost, after `forget`."""
+    seen, looked_at = Seen(store), []
+    while ready := plan.ready(store):
+        assert plan.todo(seen) == plan.todo(store)
+        step = ready[-1]
+        failure = b'"nan"' if isinstance(step, Train) and step.seed == 2 and step.masks else b"null"
+        store.put(step.key, {RECORD: b'{"failure": %b}' % failure, STATE: b"weights", MASKS: b"masks"}, {})
+    assert plan.todo(seen) == plan.todo(store)
+    assert plan.todo(seen).blocked
+
+    class Watched(FolderStore):
+        def has(self, key: str, *parts: str) -> bool:
+            looked_at.append(key)
+            return super().has(key, *parts)
+
+    seen = Seen(Watched(store.root))
+    plan.todo(seen)
+    before = {*looked_at}
+    looked_at.clear()
+    assert plan.todo(seen) == plan.todo(store)
+    assert before >= {*looked_at} == {step.key for step in plan.todo(store).missing}
+    lost = next(iter(before - {*looked_at}))
+    store.remove(lost)
+    assert lost not in {step.key for step in plan.todo(seen).missing}
+    seen.forget()
+    assert lost in {step.key for step in plan.todo(seen).missing}
+    assert plan.todo(seen) == plan.todo(store)

@@ -221,11 +221,13 @@ class _Shift:
             before.result()
 
     def _keep(self, steps: list[Train], entries: list[Entry], results: list[Result], how: dict[str, Any]) -> None:
-        """Puts what came out into the store, and begins with what was waiting for it."""
-        for step, entry, result in zip(steps, entries, results, strict=True):
-            self.queue.finish(step, self.compute.made(step, entry, result, **how))
-            self.compute.forget(step)
-            if not self.over:  # while the rest is being kept
+        """Puts what came out into the store, and begins with what was waiting for it: that comes first."""
+        for waited_for in (True, False):
+            for step, entry, result in zip(steps, entries, results, strict=True):
+                if (step.key in self.queue.plan.pruned) is waited_for:
+                    self.queue.finish(step, self.compute.made(step, entry, result, **how))
+                    self.compute.forget(step)
+            if not self.over:
                 self._prune_beside()
         if not self.over:
             self._prepare(self._rooms.get)

@@ -107,6 +107,11 @@ class Plan:
                     raise InputError("probe_every cannot differ between studies of a grid: they share trainings")
         return found
 
+    @cached_property
+    def pruned(self) -> frozenset[str]:
+        """Trainings that a cycle of pruning begins with, by key."""
+        return frozenset(step.trained.key for step in self.steps.values() if isinstance(step, Prune))
+
     @property
     def trainings(self) -> list[Train]:
         """Whole trainings; the first epochs of one, for a rewind, are not counted."""
