@@ -261,7 +261,7 @@ def test_nothing_is_measured_while_a_pack_waits_for_a_pruning(tmp_path: Path, mo
 
 
 def test_of_a_pack_what_a_pruning_waits_for_is_kept_first(tmp_path: Path, scene: Scene) -> None:
-    """Retrainings of cycle 1 and the one that cycle 2 starts from are one pack; the pruning begins while they are kept."""
+    """Retrainings of cycle 1 and the one that cycle 2 starts from are one pack: its pruning begins meanwhile."""
     put: list[str] = []
     pruned = threading.Event()
     run = run_of(
