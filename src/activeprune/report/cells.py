@@ -9,6 +9,7 @@ from typing import Any
 from ..experiment.findings import Spread
 from .comparisons import accuracies, density
 from .gathering import Gathered
+from .layout import Cell, Source, cell
 from .published import Published
 from .statistics import interval
 from .wording import NONE, mean_std, percent, signed
@@ -31,6 +32,17 @@ def bare(head: str) -> str:
     '64.0 %'
     """
     return head.removeprefix("λ ")
+
+
+def density_cell(run: Gathered, cycle: int, text: str) -> Cell:
+    """λ of a cycle; it leads to the trainings that it was read from, where there are any yet."""
+    known = next((variant for variant in run.study.variants if density(run, variant, cycle) is not None), None)
+    return cell(text, sources=() if known is None else [Source(run.title, known, cycle)])
+
+
+def number_cell(text: str, *sources: Source, bold: bool = False) -> Cell:
+    """A number that leads to what it rests on; where there is nothing to say, nothing is behind it."""
+    return cell(text, bold, () if text == NONE else sources)
 
 
 def best_of(run: Gathered, cycle: int) -> float | None:
