@@ -34,10 +34,12 @@ def bare(head: str) -> str:
     return head.removeprefix("λ ")
 
 
-def density_cell(run: Gathered, cycle: int, text: str) -> Cell:
-    """λ of a cycle; it leads to the trainings that it was read from, where there are any yet."""
-    known = next((variant for variant in run.study.variants if density(run, variant, cycle) is not None), None)
-    return cell(text, sources=() if known is None else [Source(run.title, known, cycle)])
+def density_cell(run: Gathered, variant: str, cycle: int, text: str) -> Cell:
+    """λ of a row, as its cycle's column has it; it leads to the row's own trainings, or to those that have this λ."""
+    found = {one: density(run, one, cycle) for one in (variant, *run.study.variants)}
+    known = next((found[one] for one in run.study.variants if found[one] is not None), None)
+    having = [one for one in found if known is not None and found[one] == known]
+    return cell(text, sources=[Source(run.title, one, cycle) for one in having[:1]])
 
 
 def number_cell(text: str, *sources: Source, bold: bool = False) -> Cell:

@@ -30,7 +30,7 @@ def _sweep(runs: Sequence[Gathered]) -> Table:
             means = {run.study.q: spread(run, variant, cycle).mean for run in runs}
             highest = max((mean for mean in means.values() if mean is not None), default=None)
             cells = [_swept(run, variant, cycle, means[run.study.q] == highest) for run in runs]
-            rows.append((cell(variant), density_cell(runs[0], cycle, bare(heads[cycle])), *cells))
+            rows.append((cell(variant), density_cell(runs[0], variant, cycle, bare(heads[cycle])), *cells))
     return Table(
         name="sweep",
         title=f"{study.training.network.name}, {study.method.name}: test accuracy in % against q",

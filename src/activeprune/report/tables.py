@@ -88,7 +88,7 @@ def paper_table(run: Gathered) -> Table | None:
             ours, source = spread(run, variant, cycle), Source(run.title, variant, cycle)
             row = (
                 cell(variant),
-                density_cell(run, cycle, bare(heads[cycle])),
+                density_cell(run, variant, cycle, bare(heads[cycle])),
                 number_cell(cell_text(run, variant, cycle), source),
                 cell(printed(theirs)),
                 number_cell(difference_text(ours, theirs), source),
@@ -174,7 +174,7 @@ def dead_table(run: Gathered) -> Table | None:
         rates = {kind: spread_of(_rates(run.of(variant, cycle), *kind)) for kind in KINDS}
         theirs = None if paper is None else paper.spread(variant, cycle)
         ours, source = rates["unit", "dynamic"], Source(run.title, variant, cycle)
-        row = [cell(variant), density_cell(run, cycle, bare(heads[cycle]))]
+        row = [cell(variant), density_cell(run, variant, cycle, bare(heads[cycle]))]
         row += [number_cell(text, source) for text in (*map(mean_std, rates.values()), str(ours.seeds))]
         if paper is not None:
             row += [cell(printed(theirs)), number_cell(difference_text(ours, theirs), source)]
@@ -229,7 +229,7 @@ def _name(paper: Published) -> str:
 
 def _paired_cells(run: Gathered, one: Comparison, head: str) -> tuple[Cell, ...]:
     found, sides = one.paired, _sides(run, one)
-    density, (first, second) = density_cell(run, one.cycle, head), one.densities
+    density, (first, second) = density_cell(run, one.variant, one.cycle, head), one.densities
     if first is not None and second is not None and first != second:
         density += number_cell(f", but {percent(first)} against {percent(second)}", *sides)
     p_values = map(probability, (found.p, found.p_holm, found.p_exact))
