@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from activeprune.experiment.plan import behind, is_whole_training
 from activeprune.experiment.runs import Run
 from activeprune.report.page import PAGE, Live
 from tests.report.synthetic import failed, run, training, undone
@@ -33,22 +34,48 @@ def test_the_tables_numbers_are_those_of_the_store(show: Show, real: Path) -> No
         cells = {(row["variant"], row["cycle"]) for row in rows}
         assert shown.count() == len(cells)
         for link in shown.all():
-            variant, cycle = link.get_attribute("data-variant"), int(link.get_attribute("data-cycle"))
-            own = {row["key"]: row["accuracy"] for row in rows if (row["variant"], row["cycle"]) == (variant, cycle)}
-            assert float(link.get_attribute("data-mean")) == fmean(own.values())
-            assert link.inner_text().startswith(f"{100 * fmean(own.values()):.2f}")
+            _, variant, cycle = link.get_attribute("href").split("-")
+            own = [row["accuracy"] for row in rows if (row["variant"], row["cycle"]) == (variant, int(cycle))]
+            assert link.inner_text().startswith(f"{100 * fmean(own):.2f}")
 
 
 def test_an_accuracy_leads_to_the_keys_of_its_trainings(show: Show, real: Path) -> None:
     keys = {row["key"] for row in Run.opened(real).rows() if (row["variant"], row["cycle"]) == ("ap_pro", 2)}
     for script in (True, False):
         with show(real / PAGE, java_script_enabled=script) as tab:
-            body = tab.page.locator("#run-1-ap_pro-2")
+            body = tab.page.locator("#r1-ap_pro-2")
             assert not body.is_visible()
-            tab.page.locator("#run-1-accuracy-table a[data-variant=ap_pro][data-cycle='2']").click()
+            tab.page.locator("#run-1-accuracy-table a[href='#r1-ap_pro-2']").click()
             body.wait_for(state="visible")
-            assert {row.get_attribute("data-key") for row in body.locator("tr").all()} == keys
-            assert keys <= set(body.locator("code").all_inner_texts())
+            assert {row.locator("code").first.inner_text() for row in body.locator("tr[data-accuracy]").all()} == keys
+
+
+def test_device_time_leads_to_the_keys_of_all_trainings_that_it_sums(show: Show, real: Path) -> None:
+    """Also by the keyboard, and without scripts; the list is folded away in what is folded away itself."""
+    run = Run.opened(real)
+    steps = behind(cell.training for cell in run.plan.cells if cell.variant == "ap_pro")
+    for script in (True, False):
+        with show(real / PAGE, java_script_enabled=script) as tab:
+            listed = tab.page.locator("#r1-ap_pro")
+            assert not listed.is_visible()
+            tab.page.locator("#run-1-effort-table a[href='#r1-ap_pro']").first.press("Enter")
+            listed.wait_for(state="visible")
+            keys = [line.split(" ")[0] for line in listed.inner_text().splitlines()]
+            assert sorted(keys) == sorted(key for key, step in steps.items() if is_whole_training(step))
+
+
+def test_tab_stops_once_in_a_row_at_each_place_that_it_leads_to(show: Show, real: Path) -> None:
+    with show(real / PAGE) as tab:
+        row = tab.page.locator("#run-1-paired-table tbody tr").first
+        links = [link.get_attribute("href") for link in row.locator("a:not([tabindex='-1'])").all()]
+        assert len(links) == len(set(links)) < row.locator("a").count()
+        assert {link.get_attribute("href") for link in row.locator("a").all()} == set(links)
+        row.locator("a").first.focus()
+        reached = []
+        for _ in links:
+            reached.append(tab.page.evaluate("document.activeElement.getAttribute('href')"))
+            tab.page.keyboard.press("Tab")
+        assert reached == links
 
 
 def test_the_pointer_on_a_point_is_told_the_stores_value(show: Show, real: Path) -> None:
@@ -192,7 +219,7 @@ def test_everything_can_be_done_with_the_keyboard(show: Show, table1: Path) -> N
             if tab.page.evaluate("document.activeElement === document.body"):
                 break
         assert {"variant", "show", "cycle", "map_variant", "map_cycle", "copy"} <= reached
-        summary = tab.page.locator("details.provenance summary")
+        summary = tab.page.locator("details.provenance > summary")
         summary.focus()
         tab.page.keyboard.press("Enter")
         assert tab.page.locator("details.provenance table").is_visible()

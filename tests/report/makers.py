@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from activeprune.experiment.reading import read_study
-from activeprune.report.gathering import Effort, Gathered, Training
+from activeprune.report.gathering import Gathered, Training, Work
 
 Values = Mapping[tuple[str, int], Sequence[float | str | None]]  # of a variant and cycle, by seed; in per cent
 
@@ -22,8 +22,14 @@ def made(
         for cycle in (0, *study.reported)
         for seed in study.seeds
     ]
-    effort = {variant: Effort(10 + number, 5, 120.0) for number, variant in enumerate(study.variants)}
-    return Gathered(title or name, study, tuple(trainings), effort, Effort(30, 12, 7200.0), ("a CPU",))
+    own = [one for more, variant in enumerate(study.variants) for one in _work(variant, more)]
+    return Gathered(title or name, study, tuple(trainings), (Work("dense", study.variants, 24.0), *own), ("a CPU",))
+
+
+def _work(variant: str, more: int) -> list[Work]:
+    """What a variant needs beside the training that all do: nine trainings and some more, four of which are done."""
+    took = [24.0] * 4 + [None] * (5 + more)
+    return [Work(f"{variant}-{number}", (variant,), seconds) for number, seconds in enumerate(took)]
 
 
 def _training(variant: str, cycle: int, seed: int, values: Values, dynamic: Values, p: float) -> Training:

@@ -8,7 +8,7 @@ from math import exp, sin
 from typing import Any
 
 from activeprune.experiment.reading import read_study
-from activeprune.report.gathering import Effort, Gathered, Training
+from activeprune.report.gathering import Gathered, Training, Work
 
 WEIGHTS = (
     "conv.weight",
@@ -94,8 +94,11 @@ def run(study: str = "table1", change: Callable[[Training], Training] = lambda t
     read = read_study(study, changes)
     cells = [(v, c, s) for s in read.seeds for v in read.variants for c in (0, *read.reported)]
     done = tuple(change(training(*cell)) for cell in cells)
-    effort = Effort(len(done), len(done), 60.0 * len(done))
-    return Gathered(study, read, done, dict.fromkeys(read.variants, effort), effort, ("a machine",))
+    return Gathered(study, read, done, (*map(work, done), Work("behind-all", read.variants, 60.0)), ("a machine",))
+
+
+def work(training: Training) -> Work:
+    return Work(training.key, (training.variant,), None if training.missing else 60.0)
 
 
 def undone(training: Training) -> Training:

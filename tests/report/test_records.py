@@ -37,7 +37,7 @@ def test_tables_from_records_are_those_of_the_run(tmp_path: Path) -> None:
 
 def test_the_same_bytes_again_and_a_shared_training_once(tmp_path: Path) -> None:
     one = run(seeds=1)
-    shared = Gathered(one.title, one.study, (*one.trainings, one.trainings[0]), one.effort, one.in_all, one.machines)
+    shared = Gathered(one.title, one.study, (*one.trainings, one.trainings[0]), one.work, one.machines)
     paths = [write_records([shared], tmp_path / name) for name in "ab"]
     assert paths[0].read_bytes() == paths[1].read_bytes()
     told = json.loads(gzip.decompress(paths[0].read_bytes()))["runs"][0]
@@ -45,15 +45,15 @@ def test_the_same_bytes_again_and_a_shared_training_once(tmp_path: Path) -> None
 
 
 TEXTS = {
-    "half": "{", "no object": "[]", "no runs": '{"format": 1}', "a later format": '{"format": 9, "runs": []}',
-    "no run": '{"format": 1, "runs": [{"title": 3}]}',
+    "half": "{", "no object": "[]", "no runs": '{"format": 2}', "no run": '{"format": 2, "runs": [{"title": 3}]}',
+    "an earlier format": '{"format": 1, "runs": []}', "a later format": '{"format": 9, "runs": []}',
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("what", ["empty", "not compressed", "cut", *TEXTS])
 def test_other_files_are_refused_in_one_line(tmp_path: Path, what: str) -> None:
     path = tmp_path / RECORDS
-    whole = gzip.compress(TEXTS.get(what, '{"format": 1, "runs": []}').encode())
+    whole = gzip.compress(TEXTS.get(what, '{"format": 2, "runs": []}').encode())
     path.write_bytes({"empty": b"", "not compressed": b"{}", "cut": whole[:-6]}.get(what, whole))
     with pytest.raises(InputError, match=r"records\.json\.gz") as caught:
         read_records(path)

@@ -101,7 +101,7 @@ def _print(one: Source, runs: Sequence[Gathered], several: bool) -> None:
         if (table := paired_table(run)) is not None:
             show_table(table)
         for note in section(run).notes:
-            print(note)
+            print(note.text)
 
 
 def _write(read: Sequence[Gathered], folder: Path | None, asked: bool, figures: bool, page: bool) -> Path | None:

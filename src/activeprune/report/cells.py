@@ -9,6 +9,7 @@ from typing import Any
 from ..experiment.findings import Spread
 from .comparisons import accuracies, density
 from .gathering import Gathered
+from .layout import Cell, Source, cell
 from .published import Published
 from .statistics import interval
 from .wording import NONE, mean_std, percent, signed
@@ -31,6 +32,19 @@ def bare(head: str) -> str:
     '64.0 %'
     """
     return head.removeprefix("λ ")
+
+
+def density_cell(run: Gathered, variant: str, cycle: int, text: str) -> Cell:
+    """λ of a row, as its cycle's column has it; it leads to the row's own trainings, or to those that have this λ."""
+    found = {one: density(run, one, cycle) for one in (variant, *run.study.variants)}
+    known = next((found[one] for one in run.study.variants if found[one] is not None), None)
+    having = [one for one in found if known is not None and found[one] == known]
+    return cell(text, sources=[Source(run.title, one, cycle) for one in having[:1]])
+
+
+def number_cell(text: str, *sources: Source, bold: bool = False) -> Cell:
+    """A number that leads to what it rests on; where there is nothing to say, nothing is behind it."""
+    return cell(text, bold, () if text == NONE else sources)
 
 
 def best_of(run: Gathered, cycle: int) -> float | None:

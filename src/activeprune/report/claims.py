@@ -122,9 +122,10 @@ def claims_table(runs: Sequence[Gathered]) -> Table:
             whose = ("", "")
         for one in shown:
             says = f"{one.says} ({one.run})" if one.run and len(runs) > 1 else one.says
-            rows.append((*map(cell, (*whose, says)), cell(one.status, bold=len(shown) == 1), cell(one.evidence)))
+            rows.append((*map(cell, (*whose, says)), cell(one.status, bold=len(shown) == 1), one.told))
     tested = sum(one.paired is not None and one.paired.p is not None for claim in made for one in claim.findings)
     return Table(
+        name="claims",
         title="The paper's claims",
         head=("where", "claim", "statement", "status", "evidence"),
         rows=tuple(rows),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from ..experiment.artifacts import masks_of
 from ..experiment.chains import Cell
 from ..experiment.files import read_json
-from ..experiment.plan import MASKS, Plan, behind, is_whole_training, probe_part, record_of
+from ..experiment.plan import MASKS, Plan, behind, probe_part, record_of
 from ..experiment.runs import RUN_FILE, Run
 from ..experiment.steps import Measure, Train
 from ..experiment.store import Damaged, Missing, Store
@@ -53,23 +53,42 @@ class Training:
 
 
 @dataclass(frozen=True)
+class Work:
+    """A whole training, reported or not, and the variants whose numbers rest on it."""
+
+    key: str  # in the store
+    variants: tuple[str, ...]
+    seconds: float | None = None  # that it took; None while it is not done
+
+
+@dataclass(frozen=True)
 class Effort:
-    """Trainings that a variant rests on, those of them that are done, and the seconds that these took."""
+    """How many trainings there are, those of them that are done, and the seconds that these took."""
 
     trainings: int
     done: int
     seconds: float
 
+    @classmethod
+    def of(cls, work: Iterable[Work]) -> Effort:
+        """Of some trainings, each counted once.
+
+        >>> Effort.of([Work("a", ("plain",), 2.0), Work("b", ("plain",))])
+        Effort(trainings=2, done=1, seconds=2.0)
+        """
+        took = [one.seconds for one in work]
+        done = [seconds for seconds in took if seconds is not None]
+        return cls(len(took), len(done), sum(done))
+
 
 @dataclass(frozen=True)
 class Gathered:
-    """A run. `effort` by variant counts a training for each variant that needs it, `in_all` counts it once."""
+    """A run: the trainings that it reports, and the work that these rest on."""
 
     title: str
     study: Study
     trainings: tuple[Training, ...]
-    effort: Mapping[str, Effort]
-    in_all: Effort
+    work: tuple[Work, ...]
     machines: tuple[str, ...]
     imports: tuple[str, ...] = ()  # modules that had to be imported before the study could be read
 
@@ -83,6 +102,20 @@ class Gathered:
         for training in self.trainings:
             found.setdefault((training.variant, training.cycle), {})[training.seed] = training
         return found
+
+    def work_of(self, variant: str) -> list[Work]:
+        """What a variant's numbers rest on; a training that several variants need is counted for each of them."""
+        return [one for one in self.work if variant in one.variants]
+
+    @cached_property
+    def effort(self) -> dict[str, Effort]:
+        """By variant."""
+        return {variant: Effort.of(self.work_of(variant)) for variant in self.study.variants}
+
+    @property
+    def in_all(self) -> Effort:
+        """Of all variants together, which counts each training once."""
+        return Effort.of(self.work)
 
     @property
     def cycles(self) -> tuple[int, ...]:
@@ -98,8 +131,7 @@ def gathered(run: Run) -> Gathered:
         title=run.out.name,
         study=run.study,
         trainings=tuple(_training(cell, plan, store) for cell in plan.cells),
-        effort={variant: _effort(_trainings(plan, variant), done) for variant in run.study.variants},
-        in_all=_effort({step.key for step in plan.trainings}, done),
+        work=tuple(_work(plan, done)),
         machines=tuple(sorted({str(told["machine"]) for told in done.values() if "machine" in told})),
         imports=_imports(run),
     )
@@ -176,12 +208,11 @@ def _told(store: Store, key: str) -> dict[str, Any]:
         return {}
 
 
-def _trainings(plan: Plan, variant: str) -> set[str]:
-    """Keys of the trainings that a variant's numbers rest on."""
-    steps = behind(cell.training for cell in plan.cells if cell.variant == variant)
-    return {key for key, step in steps.items() if is_whole_training(step)}
-
-
-def _effort(keys: set[str], done: Mapping[str, Mapping[str, Any]]) -> Effort:
-    own = [done[key] for key in keys if key in done]
-    return Effort(len(keys), len(own), sum(float(told.get("seconds", 0.0)) for told in own))
+def _work(plan: Plan, done: Mapping[str, Mapping[str, Any]]) -> Iterator[Work]:
+    """The whole trainings of a plan; `done` is what is told of those that are."""
+    variants = dict.fromkeys(cell.variant for cell in plan.cells)
+    behind_it = {v: behind(cell.training for cell in plan.cells if cell.variant == v).keys() for v in variants}
+    for step in plan.trainings:
+        needing = tuple(variant for variant, keys in behind_it.items() if step.key in keys)
+        told = done.get(step.key)
+        yield Work(step.key, needing, None if told is None else float(told.get("seconds", 0.0)))

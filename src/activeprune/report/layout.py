@@ -6,26 +6,37 @@ import csv as csv_format
 import io
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 
+class Source(NamedTuple):
+    """Trainings of a run, which is named by its title: those that a variant reports of a cycle.
+
+    Without a cycle all that the variant's numbers rest on, reported or not; without a variant all of the run.
+    """
+
+    run: str
+    variant: str | None = None
+    cycle: int | None = None
+
+
 class Piece(NamedTuple):
-    """Some text, bold or not."""
+    """Some text, bold or not, and what its numbers rest on; the sources of a difference are those of both sides."""
 
     text: str
     bold: bool = False
+    sources: tuple[Source, ...] = ()
 
 
 Cell = tuple[Piece, ...]
-Source = tuple[str, int]  # a variant and a cycle, whose trainings a number rests on
 
 
 @dataclass(frozen=True)
 class Table:
     """Rows of cells under a head, each as many as the head has; `records` are the plain numbers behind them.
 
-    `name` is for programs. `sources` say, by row and column, what a number rests on.
+    `name` is for programs.
     """
 
     title: str
@@ -34,7 +45,6 @@ class Table:
     notes: tuple[str, ...] = ()
     records: tuple[Mapping[str, Any], ...] = ()
     name: str = ""
-    sources: Mapping[tuple[int, int], tuple[Source, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if any(len(row) != len(self.head) for row in self.rows):
@@ -47,12 +57,12 @@ class Section:
 
     title: str
     tables: tuple[Table, ...]
-    notes: tuple[str, ...] = ()
+    notes: tuple[Piece, ...] = ()
 
 
-def cell(text: str, bold: bool = False) -> Cell:
+def cell(text: str, bold: bool = False, sources: Iterable[Source] = ()) -> Cell:
     """Of one piece."""
-    return (Piece(text, bold),)
+    return (Piece(text, bold, tuple(sources)),)
 
 
 def plain(of: Cell) -> str:

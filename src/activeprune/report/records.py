@@ -12,10 +12,10 @@ from typing import Any
 from ..core.errors import InputError
 from ..experiment.files import explained, write_bytes
 from ..experiment.reading import parsed, written
-from .gathering import Effort, Gathered, Training
+from .gathering import Gathered, Training, Work
 
 RECORDS = "records.json.gz"
-FORMAT = 1
+FORMAT = 2  # the first had sums instead of the work behind them
 CELL = ("variant", "cycle", "seed")
 
 
@@ -53,8 +53,7 @@ def _told(run: Gathered) -> dict[str, Any]:
         "study": written(run.study),
         "cells": cells,
         "trainings": [json.loads(text) for text in places],
-        "effort": {variant: asdict(effort) for variant, effort in run.effort.items()},
-        "in_all": asdict(run.in_all),
+        "work": [asdict(one) for one in run.work],
         "machines": list(run.machines),
         "imports": list(run.imports),
     }
@@ -74,8 +73,7 @@ def _run(told: Mapping[str, Any], where: str) -> Gathered:
             Training(variant=variant, cycle=cycle, seed=seed, **trainings[place])
             for variant, cycle, seed, place in told["cells"]
         ),
-        effort={variant: Effort(**effort) for variant, effort in told["effort"].items()},
-        in_all=Effort(**told["in_all"]),
+        work=tuple(Work(**{**one, "variants": tuple(one["variants"])}) for one in told["work"]),
         machines=tuple(told["machines"]),
         imports=tuple(told["imports"]),
     )

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import fmean
 from typing import Any, Literal
 
+from .cells import number_cell
 from .comparisons import accuracies
 from .gathering import Gathered
+from .layout import Cell, Source, cell, plain
 from .paper import published
 from .published import SHARE, cycle_of, differences, experiment_of
 from .statistics import Interval, Paired, paired
@@ -16,6 +19,7 @@ from .wording import NONE, counted, probability, signed, span
 
 Status = Literal["holds", "fails", "not shown", "not run"]
 Values = dict[int, float]  # by seed
+Where = tuple[Gathered, str, int]  # a cell: run, variant and cycle
 USUAL_Q, HIGH_Q = 0.02, 0.05  # the paper's, and the highest of its sweeps
 
 
@@ -24,7 +28,8 @@ class Finding:
     """A statement and the numbers that it rests on: `paired` differences from a mean of `base`, or a `count`.
 
     `given` is its status where nothing is tested.
-    `claimed` is the relative change that the paper gives, `other` are settings in which the run is not the paper's.
+    `claimed` is the relative change that the paper gives, `other` are settings in which the run is not the paper's,
+    `sources` the trainings that are compared.
     """
 
     says: str
@@ -35,6 +40,7 @@ class Finding:
     claimed: Interval | None = None
     count: str = ""
     other: tuple[str, ...] = ()
+    sources: tuple[Source, ...] = ()
 
     @property
     def status(self) -> Status:
@@ -47,17 +53,24 @@ class Finding:
     @property
     def evidence(self) -> str:
         """In words and numbers, with the test that was used."""
+        return plain(self.told)
+
+    @property
+    def told(self) -> Cell:
+        """The same as a cell, in which the first number leads to what is compared."""
         if self.paired is None:
-            return self.count or NONE
+            return number_cell(self.count or NONE, *self.sources)
         found = self.paired
-        parts = [f"{signed(found.mean)} points over {counted(found.seeds, 'seed')}"]
+        parts = []
         if found.interval is None:
             parts.append(found.verdict)
         else:
             parts.append(f"95 % interval {span(found.interval)}")
             parts.append(f"paired t test: p {probability(found.p)}, {probability(found.p_holm)} after Holm")
         parts += self._size()
-        return "; ".join([*parts, *(["not the paper's settings"] if self.other else [])])
+        parts += ["not the paper's settings"] if self.other else []
+        first = f"{signed(found.mean)} points over {counted(found.seeds, 'seed')}"
+        return number_cell(first, *self.sources) + cell("".join(f"; {part}" for part in parts))
 
     def _size(self) -> list[str]:
         """Beside the paper's."""
@@ -80,30 +93,39 @@ class Finding:
 
 @dataclass(frozen=True)
 class Statement:
-    """The first of two is higher than the second, or lower if `claimed` is below 0, in runs of a table's experiment."""
+    """The first of two is higher than the second, or lower if `claimed` is below 0, in runs of a table's experiment.
+
+    `pairs` are the cells to be compared, run, variant and cycle of each, and `values` what is compared of them.
+    """
 
     says: str
     table: str
     claimed: Interval
-    pairs: Callable[[Sequence[Gathered]], Iterable[tuple[Gathered, Values, Values]]]
+    values: Callable[[Gathered, str, int], Values]
+    pairs: Callable[[Sequence[Gathered]], Iterable[tuple[Where, Where]]]
 
     def __call__(self, runs: Sequence[Gathered]) -> list[Finding]:
         """One finding for each run that has something to say, or one that says that there is none."""
         of = published()[self.table]
         experiment = of["network"], of["dataset"], of.get("method") or next(iter(of["rows"]))
         own = [run for run in runs if experiment_of(run.study) == experiment and run.study.p == SHARE]
-        found = [self._finding(*pair) for pair in self.pairs(own) if pair[1].keys() & pair[2].keys()]
-        return found or [Finding(self.says)]
+        found = [self._finding(*pair) for pair in self.pairs(own)]
+        return [one for one in found if one is not None] or [Finding(self.says)]
 
-    def _finding(self, run: Gathered, first: Values, second: Values) -> Finding:
-        found = paired(first, second)
+    def _finding(self, first: Where, second: Where) -> Finding | None:
+        """None where no seed has both."""
+        base = self.values(*second)
+        found, run = paired(self.values(*first), base), first[0]
+        if not found.seeds:
+            return None
         return Finding(
             says=self.says,
             run=run.title,
             paired=found,
-            base=fmean(second[seed] for seed in found.values),
+            base=fmean(base[seed] for seed in found.values),
             claimed=self.claimed,
             other=differences(run.study, published()[self.table].get("training_of", self.table)),
+            sources=tuple(Source(of.title, variant, cycle) for of, variant, cycle in (first, second)),
         )
 
 
@@ -116,9 +138,8 @@ def accuracy(
         says=f"{_experiment(table)}: {variant} against {against} at λ {printed:g} %",
         table=table,
         claimed=Interval(low / 100, (low if high is None else high) / 100),
-        pairs=lambda runs: [
-            (run, accuracies(run, variant, cycle), accuracies(run, against, cycle)) for run in runs if _usual(run)
-        ],
+        values=accuracies,
+        pairs=lambda runs: [((run, variant, cycle), (run, against, cycle)) for run in runs if _usual(run)],
     )
 
 
@@ -131,8 +152,9 @@ def worse_with_high_q(table: str, printed: float) -> Statement:
         says=f"{_experiment(table)}: ap_lite with q = 5 % against q = 2 % at λ {printed:g} %",
         table=table,
         claimed=Interval(change, change),
+        values=accuracies,
         pairs=lambda runs: [
-            (high, accuracies(high, "ap_lite", cycle), accuracies(low, "ap_lite", cycle))
+            ((high, "ap_lite", cycle), (low, "ap_lite", cycle))
             for low in runs
             for high in runs
             if low.study.q == USUAL_Q and high.study == low.study.model_copy(update={"q": HIGH_Q})
@@ -148,9 +170,8 @@ def fewer_dead(table: str, printed: str, of: Literal["unit", "channel"]) -> Stat
         says=f"{_experiment(table)}: dynamic rate by {of} of ap_lite against plain at λ {printed} %",
         table=table,
         claimed=Interval(change, change),
-        pairs=lambda runs: [
-            (run, _dynamic(run, "ap_lite", cycle, of), _dynamic(run, "plain", cycle, of)) for run in runs if _usual(run)
-        ],
+        values=partial(_dynamic, of),
+        pairs=lambda runs: [((run, "ap_lite", cycle), (run, "plain", cycle)) for run in runs if _usual(run)],
     )
 
 
@@ -159,9 +180,11 @@ def no_more_trainings(runs: Sequence[Gathered]) -> list[Finding]:
     says, found = "ap_lite needs no more trainings than plain", []
     for run in runs:
         if {"plain", "ap_lite"} <= run.effort.keys():
-            lite, plain = (run.effort[variant].trainings for variant in ("ap_lite", "plain"))
-            status: Status = "holds" if lite <= plain else "fails"
-            found.append(Finding(says, status, run.title, count=f"counted: {lite} trainings against {plain}"))
+            lite, base = (run.effort[variant].trainings for variant in ("ap_lite", "plain"))
+            status: Status = "holds" if lite <= base else "fails"
+            told = f"counted: {lite} trainings against {base}"
+            sources = tuple(Source(run.title, variant) for variant in ("ap_lite", "plain"))
+            found.append(Finding(says, status, run.title, count=told, sources=sources))
     return found or [Finding(says)]
 
 
@@ -174,6 +197,6 @@ def _usual(run: Gathered) -> bool:
     return run.study.q == USUAL_Q
 
 
-def _dynamic(run: Gathered, variant: str, cycle: int, of: str) -> Values:
+def _dynamic(of: str, run: Gathered, variant: str, cycle: int) -> Values:
     trainings = run.of(variant, cycle).items()
     return {seed: one.after[of]["dynamic"] for seed, one in trainings if one.after is not None}

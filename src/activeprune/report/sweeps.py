@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from itertools import product
 
 from ..experiment.study import WITHOUT_AP
-from .cells import bare, cell_text, columns, printed, spread
+from .cells import bare, cell_text, columns, density_cell, number_cell, printed, spread
 from .gathering import Gathered
-from .layout import Cell, Table, cell
+from .layout import Cell, Source, Table, cell
 from .published import accuracies as published_accuracies
 
 
@@ -30,8 +30,9 @@ def _sweep(runs: Sequence[Gathered]) -> Table:
             means = {run.study.q: spread(run, variant, cycle).mean for run in runs}
             highest = max((mean for mean in means.values() if mean is not None), default=None)
             cells = [_swept(run, variant, cycle, means[run.study.q] == highest) for run in runs]
-            rows.append((cell(variant), cell(bare(heads[cycle])), *cells))
+            rows.append((cell(variant), density_cell(runs[0], variant, cycle, bare(heads[cycle])), *cells))
     return Table(
+        name="sweep",
         title=f"{study.training.network.name}, {study.method.name}: test accuracy in % against q",
         head=("variant", "λ", *(f"q = {100 * run.study.q:g} %" for run in runs)),
         rows=tuple(rows),
@@ -42,5 +43,6 @@ def _sweep(runs: Sequence[Gathered]) -> Table:
 def _swept(run: Gathered, variant: str, cycle: int, best: bool) -> Cell:
     paper = published_accuracies(run.study)
     theirs = paper.spread(variant, cycle) if paper is not None and paper.name.startswith("q_sweep") else None
-    own = cell(cell_text(run, variant, cycle), bold=best and spread(run, variant, cycle).mean is not None)
+    best = best and spread(run, variant, cycle).mean is not None
+    own = number_cell(cell_text(run, variant, cycle), Source(run.title, variant, cycle), bold=best)
     return own if theirs is None else (*own, *cell(f" ({printed(theirs)})"))

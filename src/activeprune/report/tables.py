@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from itertools import product
 from typing import Any
 
 from ..experiment.study import WITHOUT_AP
-from .cells import bare, best_of, cell_text, columns, difference_text, overlap_text, printed, record, spread, spread_of
+from .cells import (
+    bare,
+    best_of,
+    cell_text,
+    columns,
+    density_cell,
+    difference_text,
+    number_cell,
+    overlap_text,
+    printed,
+    record,
+    spread,
+    spread_of,
+)
 from .comparisons import Comparison, comparisons
 from .gathering import Effort, Gathered, Training
-from .layout import Cell, Section, Source, Table, cell, csv, latex, markdown
+from .layout import Cell, Piece, Section, Source, Table, cell, csv, latex, markdown
 from .published import Published
 from .published import accuracies as published_accuracies
 from .published import dead_rates as published_rates
@@ -52,11 +65,6 @@ def accuracy_table(run: Gathered) -> Table:
     seeds = counted(len(run.study.seeds), "seed")
     return Table(
         name="accuracy",
-        sources={
-            (row, column): ((variant, cycle),)
-            for row, variant in enumerate(run.study.variants)
-            for column, cycle in enumerate(heads, 1)
-        },
         title=f"{run.title}: test accuracy in %, mean ± standard deviation over {seeds}",
         head=("variant", *heads.values()),
         rows=tuple(rows),
@@ -74,23 +82,23 @@ def paper_table(run: Gathered) -> Table | None:
     if paper is None:
         return None
     heads = columns(run)
-    rows, sources = [], []
+    rows = []
     for variant, cycle in product(run.study.variants, heads):
         if (theirs := paper.spread(variant, cycle)) is not None:
-            ours = spread(run, variant, cycle)
-            texts = (
-                cell_text(run, variant, cycle),
-                printed(theirs),
-                difference_text(ours, theirs),
-                overlap_text(ours, theirs),
+            ours, source = spread(run, variant, cycle), Source(run.title, variant, cycle)
+            row = (
+                cell(variant),
+                density_cell(run, variant, cycle, bare(heads[cycle])),
+                number_cell(cell_text(run, variant, cycle), source),
+                cell(printed(theirs)),
+                number_cell(difference_text(ours, theirs), source),
+                cell(overlap_text(ours, theirs)),
             )
-            rows.append((cell(variant), cell(bare(heads[cycle])), *map(cell, texts)))
-            sources.append(((variant, cycle),))
+            rows.append(row)
     if not rows:
         return None
     return Table(
         name="paper",
-        sources=_in_columns(sources, 2, 4),
         title=f"{run.title}: beside the paper's {_name(paper)}",
         head=("variant", "λ", "here", "paper", "difference", "95 % intervals overlap"),
         rows=tuple(rows),
@@ -122,10 +130,9 @@ def paired_table(run: Gathered) -> Table | None:
         )
     return Table(
         name="paired",
-        sources=_in_columns([((one.variant, one.cycle), (one.against, one.cycle)) for one in made], 2),
         title=f"{run.title}: paired differences of test accuracy",
         head=("difference", "λ", "mean", "95 % interval", "p (t)", "p (Holm)", "p (signs)", "seeds", "verdict"),
-        rows=tuple(tuple(map(cell, _paired_texts(one, bare(heads[one.cycle])))) for one in made),
+        rows=tuple(_paired_cells(run, one, bare(heads[one.cycle])) for one in made),
         notes=tuple(notes),
         records=tuple({"run": run.title, **_flat(one)} for one in made),
     )
@@ -139,7 +146,7 @@ def relative_table(run: Gathered) -> Table | None:
     heads, paper = columns(run), published_accuracies(run.study)
     variants = [variant for variant in run.study.variants if variant not in WITHOUT_AP]
     rows = [
-        (cell(f"{variant}, here"), *(cell(_relative(made[variant, k])) for k in heads if k)) for variant in variants
+        (cell(f"{variant}, here"), *(_relative_cell(run, made[variant, k]) for k in heads if k)) for variant in variants
     ]
     for variant in variants:
         theirs = [_paper_relative(paper, variant, cycle) for cycle in heads if cycle]
@@ -147,11 +154,6 @@ def relative_table(run: Gathered) -> Table | None:
             rows.append((cell(f"{variant}, paper"), *(cell(signed(one, 1)) for one in theirs)))
     return Table(
         name="relative",
-        sources={
-            (row, column): ((variant, cycle), ("plain", cycle))
-            for row, variant in enumerate(variants)
-            for column, cycle in enumerate((cycle for cycle in heads if cycle), 1)
-        },
         title=f"{run.title}: improvement over plain in % of its accuracy",
         head=("variant", *(head for cycle, head in heads.items() if cycle)),
         rows=tuple(rows),
@@ -171,11 +173,12 @@ def dead_table(run: Gathered) -> Table | None:
     for variant, cycle in product(run.study.variants, heads):
         rates = {kind: spread_of(_rates(run.of(variant, cycle), *kind)) for kind in KINDS}
         theirs = None if paper is None else paper.spread(variant, cycle)
-        ours = rates["unit", "dynamic"]
-        texts = [variant, bare(heads[cycle]), *map(mean_std, rates.values()), str(ours.seeds)]
+        ours, source = rates["unit", "dynamic"], Source(run.title, variant, cycle)
+        row = [cell(variant), density_cell(run, variant, cycle, bare(heads[cycle]))]
+        row += [number_cell(text, source) for text in (*map(mean_std, rates.values()), str(ours.seeds))]
         if paper is not None:
-            texts += [printed(theirs), difference_text(ours, theirs)]
-        rows.append(tuple(map(cell, texts)))
+            row += [cell(printed(theirs)), number_cell(difference_text(ours, theirs), source)]
+        rows.append(tuple(row))
         told = {f"{of}_{what}": rate.mean for (of, what), rate in rates.items()}
         records.append({"run": run.title, "variant": variant, "cycle": cycle, **told, "seeds": ours.seeds})
     notes = ["unit: every value after an activation is a neuron; channel: a whole map is one"]
@@ -183,7 +186,6 @@ def dead_table(run: Gathered) -> Table | None:
         notes += ["the paper does not say which it counts; the difference is that of units", *paper.notes]
     return Table(
         name="dead",
-        sources=_in_columns([(cell_of,) for cell_of in product(run.study.variants, heads)], 2, 3),
         title=f"{run.title}: dead neurons after training in %, mean ± standard deviation",
         head=(
             *("variant", "λ", *(f"{of} {what}" for of, what in KINDS), "seeds"),
@@ -197,7 +199,8 @@ def dead_table(run: Gathered) -> Table | None:
 
 def effort_table(run: Gathered) -> Table:
     """Trainings and device time of each variant."""
-    efforts = {**run.effort, "all together": run.in_all}
+    efforts = {variant: (effort, Source(run.title, variant)) for variant, effort in run.effort.items()}
+    efforts["all together"] = run.in_all, Source(run.title)
     notes = ["a training that several variants need is counted for each of them, and once in all together"]
     if run.machines:
         notes.append(f"computed on: {', '.join(run.machines)}")
@@ -205,19 +208,18 @@ def effort_table(run: Gathered) -> Table:
         name="effort",
         title=f"{run.title}: trainings and device time",
         head=("variant", "trainings", "done", "device time", "a training"),
-        rows=tuple((cell(variant), *map(cell, _effort_texts(effort))) for variant, effort in efforts.items()),
+        rows=tuple(
+            (cell(name), *(number_cell(text, source) for text in _effort_texts(effort)))
+            for name, (effort, source) in efforts.items()
+        ),
         notes=tuple(notes),
     )
 
 
-def _in_columns(rows: Sequence[tuple[Source, ...]], *columns: int) -> dict[tuple[int, int], tuple[Source, ...]]:
-    """What each row rests on, for its numbers in these columns."""
-    return {(row, column): sources for row, sources in enumerate(rows) for column in columns}
-
-
 def _accuracy_cell(run: Gathered, variant: str, cycle: int, best: float | None) -> Cell:
     mean = spread(run, variant, cycle).mean
-    return cell(cell_text(run, variant, cycle), bold=mean is not None and mean == best)
+    text, is_best = cell_text(run, variant, cycle), mean is not None and mean == best
+    return number_cell(text, Source(run.title, variant, cycle), bold=is_best)
 
 
 def _name(paper: Published) -> str:
@@ -225,20 +227,24 @@ def _name(paper: Published) -> str:
     return paper.name.replace("table", "table ").replace("_", " ")
 
 
-def _paired_texts(one: Comparison, head: str) -> tuple[str, ...]:
-    found = one.paired
-    first, second = one.densities
+def _paired_cells(run: Gathered, one: Comparison, head: str) -> tuple[Cell, ...]:
+    found, sides = one.paired, _sides(run, one)
+    density, (first, second) = density_cell(run, one.variant, one.cycle, head), one.densities
     if first is not None and second is not None and first != second:
-        head = f"{head}, but {percent(first)} against {percent(second)}"
+        density += number_cell(f", but {percent(first)} against {percent(second)}", *sides)
+    p_values = map(probability, (found.p, found.p_holm, found.p_exact))
+    numbers = (signed(found.mean), span(found.interval), *p_values, str(found.seeds))
     return (
-        f"{one.variant} {MINUS} {one.against}",
-        head,
-        signed(found.mean),
-        span(found.interval),
-        *map(probability, (found.p, found.p_holm, found.p_exact)),
-        str(found.seeds),
-        found.verdict,
+        cell(f"{one.variant} {MINUS} {one.against}"),
+        density,
+        *(number_cell(text, *sides) for text in numbers),
+        cell(found.verdict),
     )
+
+
+def _sides(run: Gathered, one: Comparison) -> tuple[Source, ...]:
+    """What a difference is taken between."""
+    return tuple(Source(run.title, variant, one.cycle) for variant in (one.variant, one.against))
 
 
 def _flat(one: Comparison) -> dict[str, Any]:
@@ -247,9 +253,10 @@ def _flat(one: Comparison) -> dict[str, Any]:
     return {**told, "low": low, "high": high}
 
 
-def _relative(one: Comparison) -> str:
+def _relative_cell(run: Gathered, one: Comparison) -> Cell:
     text = signed(one.relative, 1)
-    return text if one.relative is None or one.paired.shown else f"({text})"
+    shown = text if one.relative is None or one.paired.shown else f"({text})"
+    return number_cell(shown, *_sides(run, one))
 
 
 def _paper_relative(paper: Published | None, variant: str, cycle: int) -> float | None:
@@ -268,16 +275,17 @@ def _effort_texts(effort: Effort) -> tuple[str, ...]:
     return str(effort.trainings), str(effort.done), duration(effort.seconds), each
 
 
-def _gaps(run: Gathered) -> Iterable[str]:
+def _gaps(run: Gathered) -> Iterable[Piece]:
     """What is missing, and what failed and how."""
     missing = sum(one.missing for one in run.trainings)
     if missing:
-        yield f"not finished: {missing} of {len(run.trainings)} reported trainings are missing"
+        yield Piece(f"not finished: {missing} of {len(run.trainings)} reported trainings are missing")
     for key in dict.fromkeys(one.key for one in run.trainings if one.damaged):
-        yield f"damaged in the store, and missing here: {key}; the same `activeprune run` computes it again"
+        yield Piece(f"damaged in the store, and missing here: {key}; the same `activeprune run` computes it again")
     for one in run.trainings:
         if (why := one.failure) is not None:
-            yield f"failed: {one.variant} cycle {one.cycle} seed {one.seed}: {_reason(why)}"
+            text = f"failed: {one.variant} cycle {one.cycle} seed {one.seed}: {_reason(why)}"
+            yield Piece(text, sources=(Source(run.title, one.variant, one.cycle),))
 
 
 def _reason(why: Mapping[str, Any]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 from ..experiment.files import explained, write_text
@@ -44,25 +45,26 @@ def sections(runs: Sequence[Gathered]) -> list[Section]:
 
 
 def told_apart(runs: Iterable[Gathered]) -> list[Gathered]:
-    """Runs of the same name are numbered.
+    """Runs of the same name are numbered, so that no two have one.
 
     >>> told_apart([])
     []
     """
     read = list(runs)
     again = Counter(run.title for run in read)
-    seen: Counter[str] = Counter()
-    named = []
+    named: dict[str, Gathered] = {}
     for run in read:
-        seen[run.title] += 1
-        named.append(replace(run, title=f"{run.title} ({seen[run.title]})") if again[run.title] > 1 else run)
-    return named
+        numbered = (f"{run.title} ({number})" for number in count(1))
+        free = next(name for name in numbered if name not in {*again, *named})
+        own = run if again[run.title] == 1 else replace(run, title=free)
+        named[own.title] = own
+    return [*named.values()]
 
 
 def _markdown(made: Iterable[Section]) -> str:
     blocks = []
     for one in made:
-        notes = [f"- {safe(note)}" for note in one.notes]
+        notes = [f"- {safe(note.text)}" for note in one.notes]
         blocks += [f"## {safe(one.title)}\n", *(["\n".join(notes) + "\n"] if notes else []), *map(markdown, one.tables)]
     return "\n".join(blocks)
 
@@ -70,6 +72,6 @@ def _markdown(made: Iterable[Section]) -> str:
 def _latex(made: Iterable[Section]) -> str:
     blocks = [PREAMBLE]
     for one in made:
-        notes = [f"\\par\\noindent {escaped(note)}\n" for note in one.notes]
+        notes = [f"\\par\\noindent {escaped(note.text)}\n" for note in one.notes]
         blocks += [f"\\section*{{{escaped(one.title)}}}\n", *notes, *map(latex, one.tables)]
     return "\n".join(blocks)

@@ -60,11 +60,15 @@ def rendered(figure: Figure, form: Format) -> bytes:
 
 
 def _laid_out(figure: Figure) -> None:
-    """Settles where everything stands, once: every drawing would move it a little, and each format by itself."""
-    if isinstance(figure.get_layout_engine(), ConstrainedLayoutEngine):
+    """Settles where everything stands, once: every drawing would move it a little, and each format by itself.
+
+    Afterwards there is no layout engine; one that does nothing would still have everything drawn twice.
+    """
+    engine = figure.get_layout_engine()
+    if isinstance(engine, ConstrainedLayoutEngine):
         for _ in range(2):  # what the first finds out about the size of labels, the second uses
-            figure.draw_without_rendering()
-        figure.set_layout_engine("none")
+            engine.execute(figure)
+        figure.set_layout_engine(None)
 
 
 def write_figures(gathered: Gathered, folder: Path) -> list[Path]:

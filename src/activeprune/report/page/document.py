@@ -28,9 +28,9 @@ from ..writing import sections, told_apart
 from .arrays import Arrays
 from .figures import ALONG_DENSITY, ALONG_TIME, OF_LAYERS, drawn
 from .looks import SCHEMES, palette, swatch
-from .provenance import dates, engines, machines, provenance, versions
+from .provenance import DEAD, anchor, behind, dates, engines, machines, provenance, versions
 from .reproduce import reproduced_together, reproduction, run_folder
-from .tables import of_run, shown
+from .tables import linked, shown
 
 HERE = Path(__file__).parent
 NOTHING_ELSE = "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -52,12 +52,14 @@ def page(runs: Sequence[Gathered], live: Live | None = None, images: bool = True
     read = told_apart(runs)
     *own, together = sections(read)
     script, library = _text("page.js"), "\n".join(Resources(mode="inline", components=["bokeh"]).js_raw)
+    numbers = {run.title: number for number, run in enumerate(read, 1)}
     shown_runs, payload = [], []
-    for number, (run, section) in enumerate(zip(read, own, strict=True), 1):
-        told, data = _run(run, number, images=images and live is None)
-        shown_runs.append({**told, "tables": of_run(section, run, number), "gaps": section.notes})
+    for run, section in zip(read, own, strict=True):
+        told, data = _run(run, numbers[run.title], images=images and live is None)
+        tables = [shown(table, numbers, run.title) for table in section.tables]
+        shown_runs.append({**told, "tables": tables, "gaps": [linked(note, numbers) for note in section.notes]})
         payload.append(data)
-    tables = [shown(table) for table in together.tables]
+    tables = [shown(table, numbers) for table in together.tables]
     text: str = _template().render(
         title=", ".join(run.title for run in read) or "no runs",
         runs=shown_runs,
@@ -89,6 +91,7 @@ def _run(run: Gathered, number: int, images: bool) -> tuple[dict[str, Any], dict
         "about": about(run),
         "state": _state(run),
         "facts": _facts(run),
+        "told": _told(run, number),
         "yaml": written(run.study),
         "variants": [(variant, VARIANTS[variant].label, swatch(variant)) for variant in run.study.variants],
         "cycles": _cycles(run),
@@ -98,7 +101,9 @@ def _run(run: Gathered, number: int, images: bool) -> tuple[dict[str, Any], dict
         "timed": any(figure.name in ALONG_TIME for figure in along),
         "layers": layers,
         "provenance": provenance(run, number),
-        "dead": any(training.after is not None for training in run.trainings),
+        "dead": [head for head, *_ in DEAD] if any(t.after is not None for t in run.trainings) else [],
+        "behind": behind(run, number),
+        "all": anchor(number),
         "looks": _looks(run),
         "machines": machines(run),
         "trainings": len(run.trainings),
@@ -132,21 +137,30 @@ def _state(run: Gathered) -> str:
 
 
 def _facts(run: Gathered) -> dict[str, str]:
-    study, done = run.study, run.in_all
-    facts = {
+    """What was to be done."""
+    study = run.study
+    return {
         "network and data": f"{study.training.network.name}, {study.training.data.name}",
         "method": f"{study.method.name}, chain {study.which_chain}, rule {study.rule}",
         "pruning": f"p = {study.p:g}, q = {study.q:g} in each of {counted(study.cycles, 'cycle')}",
         "training": _settings(study),
         "variants": "; ".join(VARIANTS[variant].label for variant in study.variants),
         "seeds": ", ".join(map(str, study.seeds)),
-        "versions": ", ".join(f"{name} {version}" for name, version in versions(run).items()),
-        "machines": "; ".join(run.machines),
-        "engine": engines(run),
-        "device time": f"{duration(done.seconds)} for {done.done} of {counted(done.trainings, 'training')}",
-        "finished": dates(run),
     }
-    return {name: text for name, text in facts.items() if text}
+
+
+def _told(run: Gathered, number: int) -> list[tuple[str, str, str]]:
+    """What the store tells of how it was done, and where on the page that comes from."""
+    done, every = run.in_all, f"run-{number}-provenance"
+    facts = [
+        ("versions", ", ".join(f"{name} {version}" for name, version in versions(run).items()), every),
+        ("machines", "; ".join(run.machines), every),
+        ("engine", engines(run), every),
+        ("device time", f"{duration(done.seconds)} for {done.done} of {counted(done.trainings, 'training')}",
+         anchor(number)),
+        ("finished", dates(run), every),
+    ]  # fmt: skip
+    return [fact for fact in facts if fact[1]]
 
 
 def _settings(study: Study) -> str:

@@ -51,6 +51,9 @@ ALONG_TIME: dict[str, Draw] = {
 SAFE = " =:/,;.()-'<>!?@*+$[]|"  # what a URI in an attribute may hold as it is
 PLACES = re.compile(r' (?:d|x|y)="[^"]*"|translate\([^)]*\)')
 NUMBER = re.compile(r"\d+\.\d{2,}")
+REFERENCE, ID = re.compile(r'(href="#|url\(#)([^")]+)'), re.compile(r' id="([^"]*)"')
+PATH = re.compile(r'( d=")([^"]*)')
+NEEDLESS = re.compile(r" (?=[A-Za-z-]|$)|(?<=[A-Za-z]) ")  # beside a command's letter or before a sign
 OF_LAYERS: dict[str, Draw] = {"layers": layer_maps, "layer-profiles": layer_profiles}
 
 
@@ -105,12 +108,24 @@ def _image(run: Gathered, name: str) -> Markup | None:
 
 
 def shrunk(svg: str) -> str:
-    """With places in tenths of a point, and without lines of its own; scales and widths stay as they are.
+    """With places in tenths of a point, and no spaces that nothing needs; scales and widths stay as they are.
 
-    >>> shrunk('<path d="M 1.234567 7.000001 \\nL 2 3" transform="scale(0.015625)"/>')
-    '<path d="M 1.2 7 L 2 3" transform="scale(0.015625)"/>'
+    >>> shrunk('<path d="M 1.234567 7.000001 \\nL 2 -3 \\nz" transform="scale(0.015625)"/>')
+    '<path d="M1.2 7L2-3z" transform="scale(0.015625)"/>'
     """
-    return re.sub(r"\s*\n\s*", " ", PLACES.sub(lambda found: NUMBER.sub(_tenths, found[0]), svg))
+    tenths = PLACES.sub(lambda found: NUMBER.sub(_tenths, found[0]), re.sub(r"\s*\n\s*", " ", svg))
+    return _renamed(PATH.sub(lambda found: found[1] + NEEDLESS.sub("", found[2]), tenths))
+
+
+def _renamed(svg: str) -> str:
+    """Ids that something refers to have short names, thousands of letters among them; the others are gone.
+
+    >>> _renamed('<g id="figure_1"><path id="DejaVuSans-13"/><use xlink:href="#DejaVuSans-13"/></g>')
+    '<g><path id="i0"/><use xlink:href="#i0"/></g>'
+    """
+    names = {name: f"i{place}" for place, name in enumerate(dict.fromkeys(name for _, name in REFERENCE.findall(svg)))}
+    referring = REFERENCE.sub(lambda found: found[1] + names[found[2]], svg)
+    return ID.sub(lambda found: f' id="{names[found[1]]}"' if found[1] in names else "", referring)
 
 
 def _tenths(number: re.Match[str]) -> str:

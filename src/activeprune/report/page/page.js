@@ -167,6 +167,13 @@
     for (let at = target; at; at = at.parentElement) if (at.tagName === "DETAILS") at.open = true;
     target.scrollIntoView();
   }
+  for (const row of document.querySelectorAll("tbody tr")) { // Tab stops once in a row at each place that it leads to
+    const known = new Set();
+    for (const link of row.querySelectorAll("a")) {
+      if (known.has(link.hash)) link.tabIndex = -1;
+      known.add(link.hash);
+    }
+  }
   addEventListener("hashchange", reveal);
   if (location.hash) reveal();
   for (const link of document.querySelectorAll(".download a")) link.href = link.closest("figure").querySelector("img").src;
@@ -185,7 +192,7 @@
   }
 
   // Paper shows what is folded away on the screen, but for the provenance, which would be most of it.
-  const folded = () => [...document.querySelectorAll("details:not(.provenance, [open])")];
+  const folded = () => [...document.querySelectorAll("details:not(.provenance, .provenance details, [open])")];
   let unfolded = [];
   addEventListener("beforeprint", () => { unfolded = folded(); for (const one of unfolded) one.open = true; });
   addEventListener("afterprint", () => { for (const one of unfolded) one.open = false; });

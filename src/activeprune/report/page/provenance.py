@@ -12,6 +12,12 @@ from ..gathering import Gathered, Training
 from ..wording import NONE, counted, duration, percent
 
 TORCH = re.compile(r", torch (\S+)$")
+DEAD = (  # heads of columns, and the rates in them
+    ("dead units in %: dynamic", "unit", "dynamic"),
+    ("static", "unit", "static"),
+    ("dead channels in %: dynamic", "channel", "dynamic"),
+    ("static", "channel", "static"),
+)
 
 
 @dataclass(frozen=True)
@@ -31,17 +37,10 @@ class Row:
         return self.state if self.training.accuracy is None else f"{100 * self.training.accuracy:.2f}"
 
     @property
-    def dynamic(self) -> str:
-        """The rate of dynamically dead units after training, in per cent."""
-        return self._dead("dynamic")
-
-    @property
-    def static(self) -> str:
-        """That of statically dead ones."""
-        return self._dead("static")
-
-    def _dead(self, what: str) -> str:
-        return NONE if self.training.after is None else f"{100 * self.training.after['unit'][what]:.2f}"
+    def dead(self) -> list[str]:
+        """The rates of dead neurons after training, in per cent, in the order of `DEAD`."""
+        after = self.training.after
+        return [NONE if after is None else f"{100 * after[of][what]:.2f}" for _, of, what in DEAD]
 
 
 @dataclass(frozen=True)
@@ -55,13 +54,23 @@ class Cell:
     rows: tuple[Row, ...]
 
 
-def cell_name(run: int, variant: str, cycle: int) -> str:
-    """Of the provenance of a number.
+@dataclass(frozen=True)
+class Behind:
+    """All trainings that a variant rests on, under the name that links use: a line with key and time for each."""
 
-    >>> cell_name(1, "ap_pro", 13)
-    'run-1-ap_pro-13'
+    name: str
+    variant: str
+    trainings: str
+    lines: str
+
+
+def anchor(run: int, variant: str | None = None, cycle: int | None = None) -> str:
+    """The name of a place in the provenance of the page's run of this number: of a cell, a variant, or all of it.
+
+    >>> anchor(1, "ap_pro", 13), anchor(1, "ap_pro"), anchor(1)
+    ('r1-ap_pro-13', 'r1-ap_pro', 'r1')
     """
-    return f"run-{run}-{variant}-{cycle}"
+    return "-".join(str(part) for part in (f"r{run}", variant, cycle) if part is not None)
 
 
 def provenance(run: Gathered, number: int) -> list[Cell]:
@@ -69,7 +78,7 @@ def provenance(run: Gathered, number: int) -> list[Cell]:
     places = {machine: letter for letter, machine in machines(run).items()}
     return [
         Cell(
-            cell_name(number, variant, cycle),
+            anchor(number, variant, cycle),
             VARIANTS[variant].label,
             cycle,
             _density(found.values()),
@@ -78,6 +87,20 @@ def provenance(run: Gathered, number: int) -> list[Cell]:
         for variant in run.study.variants
         for cycle in run.cycles
         if (found := run.of(variant, cycle))
+    ]
+
+
+def behind(run: Gathered, number: int) -> list[Behind]:
+    """What trainings and device time are counted of, by variant; a training that several need is listed by each."""
+    return [
+        Behind(
+            anchor(number, variant),
+            VARIANTS[variant].label,
+            counted(len(work), "training"),
+            "\n".join(f"{one.key} {'missing' if one.seconds is None else duration(one.seconds)}" for one in work),
+        )
+        for variant in run.study.variants
+        for work in [run.work_of(variant)]
     ]
 
 
