@@ -55,13 +55,17 @@ def about(run: Gathered) -> str:
 
 
 def accuracy_table(run: Gathered) -> Table:
-    """The paper's layout: variants in rows, λ in columns, the best of a column in bold."""
+    """The paper's layout: variants in rows, λ in columns, the best of a column in bold; the paper's rows below."""
     heads, paper = columns(run), published_accuracies(run.study)
     best = {cycle: best_of(run, cycle) for cycle in heads}
     rows = [
         (cell(variant), *(_accuracy_cell(run, variant, cycle, best[cycle]) for cycle in heads))
         for variant in run.study.variants
     ]
+    for variant in run.study.variants:
+        theirs = [None if paper is None else paper.spread(variant, cycle) for cycle in heads]
+        if any(one is not None for one in theirs):
+            rows.append((cell(f"{variant}, paper"), *(cell(printed(one)) for one in theirs)))
     seeds = counted(len(run.study.seeds), "seed")
     return Table(
         name="accuracy",
