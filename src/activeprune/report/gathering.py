@@ -54,11 +54,18 @@ class Training:
 
 @dataclass(frozen=True)
 class Work:
-    """A whole training, reported or not, and the variants whose numbers rest on it."""
+    """A whole training, reported or not, and the variants whose numbers rest on it.
+
+    In a pack, `seconds` are its share, and `images_per_second` are those of all, in training steps alone.
+    """
 
     key: str  # in the store
     variants: tuple[str, ...]
     seconds: float | None = None  # that it took; None while it is not done
+    pack: int = 0  # how many trainings went together; 0 where it was alone in its process
+    images: int = 0  # in training
+    images_per_second: float = 0.0
+    finished: str = ""  # when, in UTC
 
 
 @dataclass(frozen=True)
@@ -131,7 +138,7 @@ def gathered(run: Run) -> Gathered:
         title=run.out.name,
         study=run.study,
         trainings=tuple(_training(cell, plan, store) for cell in plan.cells),
-        work=tuple(_work(plan, done)),
+        work=tuple(_work(plan, store, done)),
         machines=tuple(sorted({str(told["machine"]) for told in done.values() if "machine" in told})),
         imports=_imports(run),
     )
@@ -208,11 +215,23 @@ def _told(store: Store, key: str) -> dict[str, Any]:
         return {}
 
 
-def _work(plan: Plan, done: Mapping[str, Mapping[str, Any]]) -> Iterator[Work]:
+def _work(plan: Plan, store: Store, done: Mapping[str, Mapping[str, Any]]) -> Iterator[Work]:
     """The whole trainings of a plan; `done` is what is told of those that are."""
     variants = dict.fromkeys(cell.variant for cell in plan.cells)
     behind_it = {v: behind(cell.training for cell in plan.cells if cell.variant == v).keys() for v in variants}
     for step in plan.trainings:
         needing = tuple(variant for variant, keys in behind_it.items() if step.key in keys)
         told = done.get(step.key)
-        yield Work(step.key, needing, None if told is None else float(told.get("seconds", 0.0)))
+        if told is None or "pack" not in told:
+            yield Work(step.key, needing, None if told is None else float(told.get("seconds", 0.0)))
+            continue
+        epochs = (record_of(store, step.key) or {}).get("epochs")
+        yield Work(
+            step.key,
+            needing,
+            seconds=float(told["seconds"]),
+            pack=int(told["pack"]),
+            images=epochs[-1]["step"] * step.training.batch if epochs else 0,
+            images_per_second=float(told["images_per_second"]),
+            finished=str(told["finished"]),
+        )

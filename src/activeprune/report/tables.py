@@ -24,6 +24,7 @@ from .cells import (
 from .comparisons import Comparison, comparisons
 from .gathering import Effort, Gathered, Training
 from .layout import Cell, Piece, Section, Source, Table, cell, csv, latex, markdown
+from .packs import sittings
 from .published import Published
 from .published import accuracies as published_accuracies
 from .published import dead_rates as published_rates
@@ -40,7 +41,7 @@ KINDS = tuple(product(("unit", "channel"), ("static", "dynamic")))
 
 def section(run: Gathered) -> Section:
     """All tables of one run."""
-    made = (accuracy_table, paper_table, paired_table, relative_table, dead_table, effort_table)
+    made = (accuracy_table, paper_table, paired_table, relative_table, dead_table, effort_table, packs_table)
     tables = tuple(table for make in made if (table := make(run)) is not None)
     return Section(f"{run.title}: {about(run)}", tables, tuple(_gaps(run)))
 
@@ -217,6 +218,28 @@ def effort_table(run: Gathered) -> Table:
             for name, (effort, source) in efforts.items()
         ),
         notes=tuple(notes),
+    )
+
+
+def packs_table(run: Gathered) -> Table | None:
+    """Where the time of a GPU went; None where no trainings went together."""
+    found, source = sittings(run.work), Source(run.title)
+    if not found:
+        return None
+    rows = []
+    for one in found:
+        numbers = (str(len(one.packs)), str(one.trainings), duration(one.seconds))
+        shares = (f"{100 * one.in_packs:.0f} %", f"{100 * one.in_steps:.0f} %", f"{one.images_per_second:,.0f}")
+        rows.append((cell(f"{one.began:%Y-%m-%d %H:%M}"), *(number_cell(text, source) for text in numbers + shares)))
+    return Table(
+        name="packs",
+        title=f"{run.title}: trainings that went together on a GPU",
+        head=("began (UTC)", "packs", "trainings", "time", "in packs", "in training steps", "images/s"),
+        rows=tuple(rows),
+        notes=(
+            "time: from the first training to the end of the last; images/s: in training, with all else in that time",
+            "what is in packs but not in steps is evaluation, looks at dead neurons, and what was measured beside them",
+        ),
     )
 
 
