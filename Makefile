@@ -2,6 +2,7 @@
 # make test       set up and run lint, types and tests (under 10 minutes on two cores)
 # make test-slow  what takes longer, the tests in a browser among it where there is one
 # make test-browser  the report's page in a real browser (chromium); screenshots go to build/screenshots
+# make results    make every report under results/ anew from its records, and the tables of results/README.md
 # make format     let ruff rewrite the sources
 # make docs       build the documentation into site/
 # make clean      remove the environment and everything built
@@ -14,7 +15,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml constraints.txt
 
-.PHONY: demo test test-slow test-browser format docs clean
+.PHONY: demo test test-slow test-browser results format docs clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.core
@@ -34,6 +35,10 @@ test-slow: $(VENV)/.dev
 
 test-browser: $(VENV)/.dev
 	@browser=$$(sh tools/chromium.sh) && CHROMIUM="$$browser" $(BIN)/python -m pytest -m browser
+
+results: $(VENV)/.core
+	for records in results/*/records.json.gz; do $(BIN)/activeprune report "$${records%/*}" || exit; done
+	$(BIN)/python tools/results.py results/README.md
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .

@@ -1,0 +1,104 @@
+"""What stands under results/ follows from the records there."""
+
+import csv
+import gzip
+import json
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+from statistics import mean, stdev
+
+import pytest
+from scipy import stats
+
+from activeprune.cli import main
+
+RESULTS = Path(__file__).parent.parent / "results"
+FOLDERS = sorted(path.parent.name for path in RESULTS.glob("*/records.json.gz"))
+
+
+@pytest.fixture(scope="module", params=FOLDERS)
+def folder(request: pytest.FixtureRequest) -> Path:
+    return RESULTS / request.param
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def accuracies(folder: Path) -> dict[tuple[str, int], dict[int, float]]:
+    """By variant and cycle, then by seed: of each training's epochs, the test accuracy where validation is best."""
+    (run,) = json.loads(gzip.decompress((folder / "records.json.gz").read_bytes()))["runs"]
+    found: dict[tuple[str, int], dict[int, float]] = defaultdict(dict)
+    for variant, cycle, seed, place in run["cells"]:
+        epochs = run["trainings"][place]["epochs"]
+        if validation := epochs.get("validation_accuracy"):
+            found[variant, cycle][seed] = epochs["test_accuracy"][validation.index(max(validation))]
+    return found
+
+
+def test_there_are_results() -> None:
+    assert FOLDERS
+
+
+def test_a_report_is_made_anew_from_its_records(folder: Path, tmp_path: Path) -> None:
+    assert main(["report", str(folder), "--out", str(tmp_path), "--no-figures", "--no-page"]) == 0
+    for name in ("tables.md", "tables.tex"):
+        assert (tmp_path / name).read_text() == (folder / name).read_text()
+    for name in ("tables.csv", "paired.csv", "dead_neurons.csv"):
+        again, kept = rows_of(tmp_path / name), rows_of(folder / name)
+        assert len(again) == len(kept) > 0
+        assert all(same(one[column], other[column]) for one, other in zip(again, kept, strict=True) for column in one)
+
+
+def same(one: str, other: str) -> bool:
+    """But for the last digits of a number, which a machine may round otherwise."""
+    if one == other:
+        return True
+    numbers = [[float(word.rpartition("=")[2]) for word in text.split()] for text in (one, other)]
+    return numbers[0] == pytest.approx(numbers[1], rel=1e-9)
+
+
+def test_means_and_deviations_are_those_of_the_epochs(folder: Path) -> None:
+    found = accuracies(folder)
+    for row in rows_of(folder / "tables.csv"):
+        values = [*found.get((row["variant"], int(row["cycle"])), {}).values()]
+        assert int(row["seeds"]) == len(values)
+        if len(values) > 1:
+            assert float(row["mean"]) == pytest.approx(mean(values))
+            assert float(row["std"]) == pytest.approx(stdev(values))
+
+
+def test_paired_differences_are_scipys(folder: Path) -> None:
+    found = accuracies(folder)
+    rows = rows_of(folder / "paired.csv")
+    assert rows
+    for row in rows:
+        ours, theirs = (found[row[side], int(row["cycle"])] for side in ("variant", "against"))
+        seeds = ours.keys() & theirs.keys()
+        tested = stats.ttest_rel([ours[seed] for seed in seeds], [theirs[seed] for seed in seeds])
+        low, high = tested.confidence_interval(0.95)
+        wanted = [float(row[name]) for name in ("p", "low", "high")]
+        assert wanted == pytest.approx([tested.pvalue, low, high])
+
+
+def test_the_tables_of_the_overview_are_those_of_the_records() -> None:
+    tool = RESULTS.parent / "tools" / "results.py"
+    done = subprocess.run(
+        [sys.executable, str(tool), "--check", str(RESULTS / "README.md")], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_number_of_the_overview_stands_in_a_table() -> None:
+    """Of those with a decimal point, which nobody writes without having measured them."""
+    text = re.sub(r"^    .*$", "", (RESULTS / "README.md").read_text(), flags=re.M)
+    tables = "\n".join((RESULTS / name / "tables.md").read_text() for name in FOLDERS)
+    known = set(re.findall(r"[−+]?\d+\.\d+", tables))
+    known |= {one.lstrip("−+") for one in known}
+    found = set(re.findall(r"[−+]?\d+\.\d+", text))
+    assert found
+    assert found <= known

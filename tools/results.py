@@ -1,0 +1,63 @@
+"""Fills the tables of a Markdown file such as results/README.md in from the records of the folders beside it.
+
+Between a comment that names a folder, a table and, if not all, its rows, and the comment `<!-- end -->`:
+
+    <!-- table1 paired: ap_lite − plain_rewind; ap_pro − plain_rewind -->
+
+With --check nothing is written, and what is not up to date ends in an error.
+
+    python tools/results.py [--check] FILE
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+
+from activeprune.report.layout import Table, markdown, plain
+from activeprune.report.records import RECORDS, read_records
+from activeprune.report.tables import section
+
+BLOCK = re.compile(
+    r"(?P<begin><!-- (?P<folder>[\w-]+) (?P<table>\w+)(?:: (?P<rows>.+?))? -->\n).*?(?=<!-- end -->)", re.S
+)
+
+
+def filled(path: Path) -> str:
+    """A file's text with its tables as the records have them."""
+    return BLOCK.sub(lambda block: block["begin"] + _table(path.parent, block), path.read_text(encoding="utf-8"))
+
+
+def _table(folder: Path, block: re.Match[str]) -> str:
+    found = _tables(folder / block["folder"])[block["table"]]
+    if block["rows"]:
+        wanted = block["rows"].split("; ")
+        found = replace(found, rows=tuple(row for row in found.rows if plain(row[0]) in wanted))
+        if missing := {*wanted} - {plain(row[0]) for row in found.rows}:
+            raise SystemExit(f"{block['begin'].strip()}: there is no row {', '.join(sorted(missing))}")
+    lines = markdown(found).splitlines()
+    return "".join(f"{line}\n" for line in lines if line.startswith("|"))
+
+
+@lru_cache
+def _tables(folder: Path) -> dict[str, Table]:
+    (run,) = read_records(folder / RECORDS)
+    return {table.name: table for table in section(run).tables}
+
+
+def main(arguments: list[str]) -> None:
+    """Of the command line."""
+    check = "--check" in arguments
+    for path in (Path(name) for name in arguments if name != "--check"):
+        text = filled(path)
+        if check and text != path.read_text(encoding="utf-8"):
+            raise SystemExit(f"{path}: its tables are not those of the records; python tools/results.py {path}")
+        if not check:
+            path.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
