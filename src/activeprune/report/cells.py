@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..experiment.findings import Spread
-from .comparisons import accuracies, density
+from .comparisons import accuracies
 from .gathering import Gathered
 from .layout import Cell, Source, cell
 from .published import Published
@@ -16,11 +16,8 @@ from .wording import NONE, mean_std, percent, signed
 
 
 def columns(run: Gathered) -> dict[int, str]:
-    """λ of each cycle as it is, or as it will be but for rounding."""
-    found = {cycle: [density(run, variant, cycle) for variant in run.study.variants] for cycle in run.cycles}
-    known = {cycle: next((one for one in own if one is not None), None) for cycle, own in found.items()}
-    lambdas = {cycle: (1 - run.study.p) ** cycle if one is None else one for cycle, one in known.items()}
-    texts = {cycle: f"λ {percent(one)}" for cycle, one in lambdas.items()}
+    """λ of each cycle; where two are printed alike, the cycle, too."""
+    texts = {cycle: f"λ {percent(run.density_of(cycle))}" for cycle in run.cycles}
     again = Counter(texts.values())
     return {cycle: text if again[text] == 1 else f"{text} (cycle {cycle})" for cycle, text in texts.items()}
 
@@ -36,7 +33,7 @@ def bare(head: str) -> str:
 
 def density_cell(run: Gathered, variant: str, cycle: int, text: str) -> Cell:
     """λ of a row, as its cycle's column has it; it leads to the row's own trainings, or to those that have this λ."""
-    found = {one: density(run, one, cycle) for one in (variant, *run.study.variants)}
+    found = {one: run.density(one, cycle) for one in (variant, *run.study.variants)}
     known = next((found[one] for one in run.study.variants if found[one] is not None), None)
     having = [one for one in found if known is not None and found[one] == known]
     return cell(text, sources=[Source(run.title, one, cycle) for one in having[:1]])
@@ -64,7 +61,7 @@ def cell_text(run: Gathered, variant: str, cycle: int) -> str:
     text = mean_std(found)
     if found.seeds < len(trainings):
         text += f" ({found.seeds} of {len(trainings)}{f', {failed} failed' if failed else ''})"
-    own, first = density(run, variant, cycle), density(run, run.study.variants[0], cycle)
+    own, first = run.density(variant, cycle), run.density(run.study.variants[0], cycle)
     return text if own is None or first is None or own == first else f"{text} at λ {percent(own)}"
 
 
@@ -87,7 +84,7 @@ def record(run: Gathered, variant: str, cycle: int, paper: Published | None) -> 
         "run": run.title,
         "variant": variant,
         "cycle": cycle,
-        "density": density(run, variant, cycle),
+        "density": run.density(variant, cycle),
         "mean": ours.mean,
         "std": ours.std,
         "seeds": ours.seeds,

@@ -68,7 +68,7 @@ def compared(run: Gathered, variant: str, against: str, cycle: int) -> Compariso
         variant=variant,
         against=against,
         cycle=cycle,
-        densities=(density(run, variant, cycle), density(run, against, cycle)),
+        densities=(run.density(variant, cycle), run.density(against, cycle)),
         paired=found,
         relative=relative(found, second),
     )
@@ -84,11 +84,6 @@ def relative(found: Paired, base: dict[int, float]) -> float | None:
 def accuracies(run: Gathered, variant: str, cycle: int) -> dict[int, float]:
     """By seed, where there is one."""
     return {seed: one.accuracy for seed, one in run.of(variant, cycle).items() if one.accuracy is not None}
-
-
-def density(run: Gathered, variant: str, cycle: int) -> float | None:
-    """λ of a cell, None while no training of it is done."""
-    return next((one.density for one in run.of(variant, cycle).values() if one.density is not None), None)
 
 
 def effort_dict(run: Gathered) -> dict[str, Any]:

@@ -110,6 +110,15 @@ class Gathered:
             found.setdefault((training.variant, training.cycle), {})[training.seed] = training
         return found
 
+    def density(self, variant: str, cycle: int) -> float | None:
+        """λ of a cell, None while no training of it is done."""
+        return next((one.density for one in self.of(variant, cycle).values() if one.density is not None), None)
+
+    def density_of(self, cycle: int) -> float:
+        """λ of a cycle, of the first variant that has one: as it is, or as it will be but for rounding."""
+        found = (self.density(variant, cycle) for variant in self.study.variants)
+        return next((one for one in found if one is not None), (1 - self.study.p) ** cycle)
+
     def work_of(self, variant: str) -> list[Work]:
         """What a variant's numbers rest on; a training that several variants need is counted for each of them."""
         return [one for one in self.work if variant in one.variants]

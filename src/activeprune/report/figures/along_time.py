@@ -9,7 +9,7 @@ from matplotlib.lines import Line2D
 
 from ..gathering import Gathered
 from .along_density import remarks
-from .series import Point, Track, along_time, by_epoch, dead_in_training, density_of, some_of
+from .series import Point, Track, along_time, by_epoch, dead_in_training, some_of
 from .style import DOUBLE, SHORT_ENTRY, SINGLE, above, draw, log_ticks, note, per_cent, shades, sheet, styled, title
 
 START = 0.1  # of a training: what rises steeply there would leave no room for the rest
@@ -84,6 +84,4 @@ def _settled(lines: Lines) -> float:
 
 
 def _label(gathered: Gathered, cycle: int) -> str:
-    known = (density_of(gathered, variant, cycle) for variant in gathered.study.variants)
-    density = next((density for density in known if density is not None), None)
-    return f"cycle {cycle}" if density is None else f"λ = {per_cent(density)} %"
+    return f"λ = {per_cent(gathered.density_of(cycle))} %"

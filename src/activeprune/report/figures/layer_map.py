@@ -11,7 +11,7 @@ from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 
 from ..gathering import Gathered, Training
-from .series import by_layer, density_of, over_seeds
+from .series import by_layer, over_seeds
 from .style import CROWDED, DOUBLE, FAINT, SINGLE, SMALL, log_ticks, note, per_cent, sheet, styled, title
 
 TALLEST, HIGHEST_CELL, LINE = 6.6, 0.12, 0.095  # inches: all maps together, a cell, a line of small type
@@ -124,7 +124,7 @@ def _map(
 def _columns(axes: Axes, gathered: Gathered, variant: str, cycles: list[int], inches: float) -> None:
     every = ceil(COLUMN_EVERY * len(cycles) / inches)
     marked = [place for place in range(len(cycles)) if (len(cycles) - 1 - place) % every == 0]
-    known = [density_of(gathered, variant, cycles[place]) for place in marked]
+    known = [gathered.density(variant, cycles[place]) for place in marked]
     axes.set_xticks([place + 0.5 for place in marked], ["" if d is None else per_cent(d) for d in known])
 
 

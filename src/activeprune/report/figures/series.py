@@ -105,15 +105,9 @@ def by_layer(trainings: Iterable[Training], layers: Callable[[Training], Mapping
     return {name: _mean(of) for name, of in values.items()}
 
 
-def density_of(gathered: Gathered, variant: str, cycle: int) -> float | None:
-    """λ of a cell, None as long as no training of it is known."""
-    known = [t.density for t in gathered.of(variant, cycle).values() if t.density is not None]
-    return _mean(known) if known else None
-
-
 def densities(gathered: Gathered) -> list[float]:
     """Every λ that something is known of, from the densest."""
-    found = {density_of(gathered, variant, c) for variant in gathered.study.variants for c in gathered.cycles}
+    found = {gathered.density(variant, c) for variant in gathered.study.variants for c in gathered.cycles}
     return sorted((density for density in found if density is not None), reverse=True)
 
 

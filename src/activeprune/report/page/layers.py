@@ -9,7 +9,6 @@ from bokeh.models.annotations import ColorBar
 from bokeh.palettes import Cividis256
 
 from ..figures.layer_map import DENSITY, Cells, layer_names, maps
-from ..figures.series import density_of
 from ..figures.style import per_cent
 from ..gathering import Gathered
 from ..wording import percent
@@ -50,7 +49,7 @@ def _map(run: Gathered, arrays: Arrays, name: str, cells: Cells) -> Panel:
             "x": [column + 0.5 for _, column in places],
             "y": [row + 0.5 for row, _ in places],
             "layer": [layers[row] for row, _ in places],
-            "density": [_density(run, cycles[column]) for _, column in places],
+            "density": [percent(run.density_of(cycles[column])) for _, column in places],
             "value": [float("nan")] * len(places),
         },
         tags=[{"data": f"map/{name}", "by": VARIANT}],
@@ -63,7 +62,7 @@ def _map(run: Gathered, arrays: Arrays, name: str, cells: Cells) -> Panel:
     )
     hover(plot, [cell], {"layer": "@layer", "λ": "@density", name.removesuffix(" (%)"): "@value{0.000} %"})
     every = -(-len(cycles) // LABELS)
-    _ticks(plot.xaxis, {c + 0.5: _short(run, cycles[c]) for c in range(len(cycles) - 1, -1, -every)})
+    _ticks(plot.xaxis, {c + 0.5: per_cent(run.density_of(cycles[c])) for c in range(len(cycles) - 1, -1, -every)})
     _ticks(plot.yaxis, {row + 0.5: layer for row, layer in enumerate(layers)})
     plot.ygrid.visible = False
     plot.add_layout(
@@ -100,16 +99,3 @@ def _ticks(axis: Any, labels: dict[float, str]) -> None:
     axis.ticker = FixedTicker(ticks=[*labels], minor_ticks=[])
     axis.major_label_overrides = {place: plain(label) for place, label in labels.items()}
     axis.major_tick_line_color = axis.axis_line_color = None
-
-
-def _of(run: Gathered, cycle: int) -> float:
-    known = (density_of(run, variant, cycle) for variant in run.study.variants)
-    return next((density for density in known if density is not None), (1 - run.study.p) ** cycle)
-
-
-def _density(run: Gathered, cycle: int) -> str:
-    return percent(_of(run, cycle))
-
-
-def _short(run: Gathered, cycle: int) -> str:
-    return per_cent(_of(run, cycle))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,7 +81,7 @@ def provenance(run: Gathered, number: int) -> list[Cell]:
             anchor(number, variant, cycle),
             VARIANTS[variant].label,
             cycle,
-            _density(found.values()),
+            _density(run, variant, cycle),
             tuple(_row(training, places) for training in found.values()),
         )
         for variant in run.study.variants
@@ -173,6 +173,6 @@ def _readable(time: str) -> str:
     return time.replace("T", " ").replace("Z", " UTC")
 
 
-def _density(trainings: Iterable[Training]) -> str:
-    known = next((t.density for t in trainings if t.density is not None), None)
+def _density(run: Gathered, variant: str, cycle: int) -> str:
+    known = run.density(variant, cycle)
     return NONE if known is None else percent(known)
