@@ -3,6 +3,7 @@
 import pytest
 
 from activeprune.report.claims import Claim, checks, claims, claims_table
+from activeprune.report.comparisons import comparisons
 from activeprune.report.layout import plain
 from activeprune.report.paper import published
 from activeprune.report.published import accuracies
@@ -119,13 +120,27 @@ def test_trainings_are_counted() -> None:
     assert claim.status == "fails"
 
 
-def test_p_values_are_corrected_for_all_statements() -> None:
-    values = {("plain", 13): BASE, ("ap_lite", 13): moved([1.0, 1.2, 1.4]), ("ap_pro", 13): moved([1.0, 1.2, 1.4])}
-    run = made("table3", values, **LAST)
-    tested = [one.paired for claim in claims([run]) for one in claim.findings if one.paired is not None]
+def test_a_comparison_has_one_verdict() -> None:
+    """What stands among a run's paired differences is corrected for all of these, and says the same in a claim."""
+    variants = ["plain", "plain_rewind", "ap_lite", "ap_pro"]
+    values = {(variant, 13): moved([0.2 * place, 0.9 * place, 1.4 * place]) for place, variant in enumerate(variants)}
+    run = made("table3", values, **LAST, variants=variants)
+    known = {(one.variant, one.against, one.cycle): one.paired for one in comparisons(run)}
+    tested = [one for claim in claims([run]) for one in claim.findings if one.paired is not None]
     assert len(tested) == 3  # of the introduction and of section 4
-    assert all(one.comparisons == 3 and one.p_holm == pytest.approx(3 * one.p) for one in tested)
-    assert any("3 statements tested" in note for note in claims_table([run]).notes)
+    for one in tested:
+        first, second = one.sources
+        assert one.paired == known[first.variant, second.variant, first.cycle]
+        assert one.paired.comparisons == 4
+
+
+def test_other_statements_are_corrected_for_their_number() -> None:
+    changes = {"cycles": 3, "report_cycles": [3], "variants": ["ap_lite", "solo", "no_rewind"]}
+    values = {("ap_lite", 3): BASE, ("solo", 3): moved([1.0, 1.2, 1.4]), ("no_rewind", 3): moved([-1.0, -1.1, -1.3])}
+    tested = [one.paired for one in of("section 5", made("ablation-resnet20", values, **changes)).findings]
+    assert [one.comparisons for one in tested if one is not None] == [2, 2]
+    ordered = sorted(tested, key=lambda one: one.p)
+    assert [one.p_holm for one in ordered] == pytest.approx([2 * ordered[0].p, max(2 * ordered[0].p, ordered[1].p)])
 
 
 def test_the_text_agrees_with_the_papers_own_tables() -> None:

@@ -103,3 +103,4 @@ def test_of_an_ablations_variants_in_a_main_table_only_they_are_compared_with_th
     assert found.name == "table1"
     assert found.rows == {**main.rows, "no_rewind": other.rows["no_rewind"]}
     assert any("no_rewind are from its ablation" in note for note in found.notes)
+    assert [found.table_of(variant) for variant in study.variants] == [*["table1"] * 3, "ablation_resnet20"]

@@ -234,3 +234,28 @@ def test_ablations_have_their_own_numbers() -> None:
     assert table is not None
     printed = {plain(row[0]): plain(row[3]) for row in table.rows if plain(row[1]) == "51.2 %"}
     assert printed == {"ap_lite": "90.6 ± 0.5", "solo": "89.8 ± 0.6", "no_rewind": "90.1 ± 0.3"}
+
+
+def test_no_paper_number_is_made_of_two_tables() -> None:
+    """The ablation's no_rewind has no plain beside it; its accuracy stands there, with its own table's name."""
+    run = made("table1", {}, variants=["plain", "ap_lite", "no_rewind"], cycles=5, report_cycles=[4, 5])
+    table = relative_table(run)
+    assert table is not None
+    assert [plain(row[0]) for row in table.rows] == ["ap_lite, here", "no_rewind, here", "ap_lite, paper"]
+    accuracy = accuracy_table(run)
+    assert text(accuracy)["no_rewind, paper"] == ["–", "86.8 ± 0.8", "85.9 ± 0.9"]
+    told = {(one["variant"], one["cycle"]): one["paper_table"] for one in accuracy.records}
+    assert (told["no_rewind", 4], told["ap_lite", 4]) == ("ablation_resnet20", "table1")
+
+
+def test_which_pairs_are_fair_is_said_of_those_that_are() -> None:
+    run = made(
+        "table1", {("plain", 2): [90.0, 91.0]}, variants=["plain", "plain_rewind", "ap_lite", "no_rewind"], **TWO
+    )
+    table = paired_table(run)
+    assert table is not None
+    (fair,) = [note for note in table.notes if "fair" in note]
+    (other,) = [note for note in table.notes if "two in a row" in note]
+    assert fair.startswith("ap_lite − plain_rewind, no_rewind − plain:")
+    assert other.startswith("ap_lite − plain:")
+    assert not any("tested" in note for note in table.notes)  # nothing was

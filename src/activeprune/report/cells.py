@@ -91,7 +91,7 @@ def record(run: Gathered, variant: str, cycle: int, paper: Published | None) -> 
         "values": accuracies(run, variant, cycle),
         "missing": " ".join(str(seed) for seed, one in trainings.items() if one.missing),
         "failed": " ".join(str(seed) for seed, one in trainings.items() if one.failure is not None),
-        "paper_table": None if paper is None or value is None else paper.name,
+        "paper_table": None if paper is None or value is None else paper.table_of(variant),
         "paper_density": None if value is None else round(value.printed / 100, 6),
         "paper_mean": None if value is None else value.mean,
         "paper_std": None if value is None else value.std,

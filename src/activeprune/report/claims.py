@@ -17,7 +17,6 @@ from .layout import Table, cell
 from .paper import published
 from .statements import Finding, accuracy, fewer_dead, no_more_trainings, worse_with_high_q
 from .statistics import together
-from .wording import counted
 
 Check = Callable[[Sequence[Gathered]], list[Finding]]
 
@@ -101,12 +100,17 @@ def _relative(before: float, after: float) -> float:
 
 
 def claims(runs: Sequence[Gathered]) -> list[Claim]:
-    """All claims of the paper; p-values are corrected for all statements that could be tested."""
+    """All claims of the paper. A comparison has one verdict, here and among the paired differences of its run;
+    statements that compare something else are corrected for their own number.
+    """
     found = {where: [one for check in own for one in check(runs)] for where, own in checks().items()}
-    tests = iter(together([one.paired for own in found.values() for one in own if one.paired is not None]))
+    own = [one.paired for findings in found.values() for one in findings if one.paired and one.paired.p_holm is None]
+    tests = iter(together(own))
     corrected = {
-        where: tuple(one if one.paired is None else replace(one, paired=next(tests)) for one in own)
-        for where, own in found.items()
+        where: tuple(
+            replace(one, paired=next(tests)) if one.paired and one.paired.p_holm is None else one for one in findings
+        )
+        for where, findings in found.items()
     }
     return [Claim(said["where"], said["says"], corrected[said["where"]]) for said in published()["claims"]]
 
@@ -123,7 +127,6 @@ def claims_table(runs: Sequence[Gathered]) -> Table:
         for one in shown:
             says = f"{one.says} ({one.run})" if one.run and len(runs) > 1 else one.says
             rows.append((*map(cell, (*whose, says)), cell(one.status, bold=len(shown) == 1), one.told))
-    tested = sum(one.paired is not None and one.paired.p is not None for claim in made for one in claim.findings)
     return Table(
         name="claims",
         title="The paper's claims",
@@ -133,7 +136,8 @@ def claims_table(runs: Sequence[Gathered]) -> Table:
             "holds: the paired 95 % interval lies on the claimed side of 0; fails: on the other side; "
             "not shown: it contains 0, or does after Holm's correction, or there is none; "
             "the size that is claimed decides nothing",
-            f"{counted(tested, 'statement')} tested, for which Holm's correction is made",
+            "after Holm: corrected for all paired differences of the run, or, of statements that are none of these, "
+            "for the number of such statements",
         ),
         records=tuple(
             {"where": claim.where, "statement": one.says, "status": one.status, "run": one.run}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from math import log
 from typing import Any
@@ -32,12 +32,20 @@ class Value:
 
 @dataclass(frozen=True)
 class Published:
-    """A table of the paper by variant and cycle; `runs` seeds are behind each number, `notes` what to know of it."""
+    """A table of the paper by variant and cycle; `runs` seeds are behind each number, `notes` what to know of it.
+
+    `borrowed` are variants whose numbers stand in another table: by variant that table's name.
+    """
 
     name: str
     rows: Mapping[str, Mapping[int, Value]]
     runs: int
     notes: tuple[str, ...]
+    borrowed: Mapping[str, str] = field(default_factory=dict)
+
+    def table_of(self, variant: str) -> str:
+        """The table that a variant's numbers stand in."""
+        return self.borrowed.get(variant, self.name)
 
     def value(self, variant: str, cycle: int) -> Value | None:
         """A printed number, or None where the paper has none."""
@@ -79,7 +87,9 @@ def accuracies(study: Study) -> Published | None:
     rows = _sweep_rows(table, study.q) if chosen.startswith(SWEEP) else _rows(table)
     found = _published(study, chosen, table, rows)
     ablation = _first(named, "ablation")
-    return found if ablation is None or not chosen.startswith("table") else _beside(found, study, named[ablation])
+    if ablation is None or not chosen.startswith("table"):
+        return found
+    return _beside(found, study, ablation, _rows(named[ablation]))
 
 
 def dead_rates(study: Study) -> Published | None:
@@ -145,14 +155,15 @@ def _shared(study: Study, table: Mapping[str, Any]) -> int:
     return sum(len(cells.keys() & set(study.reported)) for row, cells in _rows(table).items() if row in study.variants)
 
 
-def _beside(found: Published, study: Study, ablation: Mapping[str, Any]) -> Published:
+def _beside(found: Published, study: Study, ablation: str, rows: Mapping[str, Mapping[int, Value]]) -> Published:
     """The same with the ablation's numbers of those variants that only it has."""
     asked = set[str](study.variants) - found.rows.keys()
-    more = {row: cells for row, cells in _rows(ablation).items() if row in asked}
+    more = {row: cells for row, cells in rows.items() if row in asked}
     if not more:
         return found
     note = f"the paper's numbers of {', '.join(more)} are from its ablation, whose AP-Lite is not that of {found.name}"
-    return replace(found, rows={**found.rows, **more}, notes=(*found.notes, note))
+    borrowed = dict.fromkeys(more, ablation)
+    return replace(found, rows={**found.rows, **more}, notes=(*found.notes, note), borrowed=borrowed)
 
 
 def _rows(table: Mapping[str, Any]) -> dict[str, dict[int, Value]]:

@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any, Literal
 
 from .cells import number_cell
-from .comparisons import accuracies
+from .comparisons import accuracies, comparisons
 from .gathering import Gathered
 from .layout import Cell, Source, cell, plain
 from .paper import published
@@ -95,7 +95,8 @@ class Finding:
 class Statement:
     """The first of two is higher than the second, or lower if `claimed` is below 0, in runs of a table's experiment.
 
-    `pairs` are the cells to be compared, run, variant and cycle of each, and `values` what is compared of them.
+    `pairs` are the cells to be compared, run, variant and cycle of each, and `values` what is compared of them. What
+    is `known` of a pair, because it is among the run's own comparisons, is taken from there, with its correction.
     """
 
     says: str
@@ -103,6 +104,7 @@ class Statement:
     claimed: Interval
     values: Callable[[Gathered, str, int], Values]
     pairs: Callable[[Sequence[Gathered]], Iterable[tuple[Where, Where]]]
+    known: Callable[[Where, Where], Paired | None] = lambda first, second: None
 
     def __call__(self, runs: Sequence[Gathered]) -> list[Finding]:
         """One finding for each run that has something to say, or one that says that there is none."""
@@ -115,7 +117,7 @@ class Statement:
     def _finding(self, first: Where, second: Where) -> Finding | None:
         """None where no seed has both."""
         base = self.values(*second)
-        found, run = paired(self.values(*first), base), first[0]
+        found, run = self.known(first, second) or paired(self.values(*first), base), first[0]
         if not found.seeds:
             return None
         return Finding(
@@ -140,6 +142,7 @@ def accuracy(
         claimed=Interval(low / 100, (low if high is None else high) / 100),
         values=accuracies,
         pairs=lambda runs: [((run, variant, cycle), (run, against, cycle)) for run in runs if _usual(run)],
+        known=_compared,
     )
 
 
@@ -186,6 +189,12 @@ def no_more_trainings(runs: Sequence[Gathered]) -> list[Finding]:
             sources = tuple(Source(run.title, variant) for variant in ("ap_lite", "plain"))
             found.append(Finding(says, status, run.title, count=told, sources=sources))
     return found or [Finding(says)]
+
+
+def _compared(first: Where, second: Where) -> Paired | None:
+    (run, variant, cycle), (_, against, _) = first, second
+    found = (one for one in comparisons(run) if (one.variant, one.against, one.cycle) == (variant, against, cycle))
+    return next((one.paired for one in found), None)
 
 
 def _experiment(table: str) -> str:

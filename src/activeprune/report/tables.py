@@ -120,17 +120,17 @@ def paired_table(run: Gathered) -> Table | None:
     made, heads = comparisons(run), columns(run)
     if not made:
         return None
-    tested = made[0].paired.comparisons
-    notes = [
-        "differences in percentage points over common seeds; 95 % interval and p of the paired t test",
-        f"{counted(tested, 'comparison')} tested: p (Holm) is corrected for that",
-        "p (signs): exact sign-flip test, which asks for symmetric differences only; never below 2 / 2^n with n seeds",
-    ]
-    if "plain_rewind" in run.study.variants:
-        notes.append(f"{MINUS} plain_rewind: the fair pairs, with the same start and the same number of epochs")
-    if run.study.which_chain == "reinit" and "plain" in run.study.variants:
+    notes = ["differences in percentage points over common seeds; 95 % interval and p of the paired t test"]
+    if tested := made[0].paired.comparisons:
+        notes.append(f"{counted(tested, 'comparison')} tested: p (Holm) is corrected for that")
+    notes.append(
+        "p (signs): exact sign-flip test, which asks for symmetric differences only; never below 2 / 2^n with n seeds"
+    )
+    if fair := _named(one for one in made if one.fair):
+        notes.append(f"{fair}: fair, with the same start and the same number of epochs")
+    if run.study.which_chain == "reinit" and (other := _named(one for one in made if not one.fair)):
         notes.append(
-            f"{MINUS} plain is the paper's own pair; under chain reinit it sets one training from the start against "
+            f"{other}: the paper's own comparison; under chain reinit it sets one training from the start against "
             "two in a row, the second of which goes on from where the first ended"
         )
     return Table(
@@ -262,11 +262,15 @@ def _paired_cells(run: Gathered, one: Comparison, head: str) -> tuple[Cell, ...]
     p_values = map(probability, (found.p, found.p_holm, found.p_exact))
     numbers = (signed(found.mean), span(found.interval), *p_values, str(found.seeds))
     return (
-        cell(f"{one.variant} {MINUS} {one.against}"),
+        cell(_named([one])),
         density,
         *(number_cell(text, *sides) for text in numbers),
         cell(found.verdict),
     )
+
+
+def _named(made: Iterable[Comparison]) -> str:
+    return ", ".join(dict.fromkeys(f"{one.variant} {MINUS} {one.against}" for one in made))
 
 
 def _sides(run: Gathered, one: Comparison) -> tuple[Source, ...]:
@@ -287,7 +291,8 @@ def _relative_cell(run: Gathered, one: Comparison) -> Cell:
 
 
 def _paper_relative(paper: Published | None, variant: str, cycle: int) -> float | None:
-    if paper is None:
+    """None as well where the two stand in different tables, whose AP-Lite differs: the paper does not compare them."""
+    if paper is None or variant in paper.borrowed:
         return None
     own, base = paper.value(variant, cycle), paper.value("plain", cycle)
     return None if own is None or base is None else own.mean / base.mean - 1

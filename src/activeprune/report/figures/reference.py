@@ -8,7 +8,7 @@ from .series import Point
 
 
 def accuracies(study: Study) -> tuple[str, dict[str, list[Point]]]:
-    """The table that the study is compared with, and its points by variant.
+    """The table that the study is compared with, or several, and its points by variant.
 
     >>> from activeprune.experiment.reading import read_study
     >>> name, points = accuracies(read_study("table1"))
@@ -18,7 +18,9 @@ def accuracies(study: Study) -> tuple[str, dict[str, list[Point]]]:
     found = published.accuracies(study)
     if found is None:
         return "", {}
-    return found.name.replace("table", "table ").partition("_")[0], _points(found, study)
+    points = _points(found, study)
+    tables = dict.fromkeys(found.table_of(variant) for variant in points)
+    return ", ".join(name.replace("table", "table ").partition("_")[0] for name in tables), points
 
 
 def dynamic_rates(study: Study) -> dict[str, list[Point]]:
