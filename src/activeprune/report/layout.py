@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv as csv_format
 import io
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -105,14 +105,15 @@ def safe(text: str) -> str:
 
 _TEX = {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
-    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\textquotedbl{}",
+    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': "''",
     "λ": r"$\lambda$", "θ": r"$\theta$", "±": r"$\pm$", "−": "$-$", "×": r"$\times$", "…": r"\ldots{}",
     **{sign: f"\\{sign}" for sign in "&%$#_{}"},
 }  # fmt: skip
 
 
 def latex(table: Table) -> str:
-    r"""A booktabs table with caption and notes, made smaller where it would be too wide or too long for a page.
+    r"""A booktabs table with caption and notes: smaller where it would be too wide, and broken where it would be too
+    long for a page.
 
     >>> print(latex(Table("t", ("λ", "b"), ((cell("50 %"), cell("1", bold=True)),))))
     \begin{table}[htbp]
@@ -128,38 +129,63 @@ def latex(table: Table) -> str:
     \end{table}
     <BLANKLINE>
     """
-    rows = [" & ".join("".join(map(_set, of)) for of in row) + r" \\" for row in table.rows]
+    rows = [_joined("".join(map(_set, of)) for of in row) for row in table.rows]
+    notes = [f"\\par\\smallskip\\footnotesize {escaped(note)}" for note in table.notes]
+    widths = [max(map(len, texts), default=0) for texts in zip(*(map(plain, row) for row in table.rows), strict=True)]
+    if len(rows) > PAGE or max(widths, default=0) > LONGEST:
+        return "\n".join([*_broken(table, rows, widths), *notes, r"\par}"]) + "\n"
     lines = [
         r"\begin{table}[htbp]",
         r"\centering",
-        *([r"\scriptsize"] if len(rows) > PAGE else []),
         f"\\caption{{{escaped(table.title)}}}",
-        f"\\fitted{{\\begin{{tabular}}{{{''.join(map(_column, zip(*_texts(table), strict=True)))}}}",
+        f"\\fitted{{\\begin{{tabular}}{{{'l' * len(table.head)}}}",
         r"\toprule",
-        " & ".join(map(escaped, table.head)) + r" \\",
+        _joined(map(escaped, table.head)),
         r"\midrule",
         *rows,
         r"\bottomrule",
         r"\end{tabular}}",
-        *(f"\\par\\footnotesize {escaped(note)}" for note in table.notes),
+        *notes,
         r"\end{table}",
     ]
     return "\n".join(lines) + "\n"
 
 
+def _broken(table: Table, rows: Sequence[str], widths: Sequence[int]) -> Iterable[str]:
+    """A table over several pages. Words of its head stand below each other where a column is narrower; columns with
+    long texts share what the others leave of the line.
+    """
+    narrow = [max(width, *map(len, name.split())) for width, name in zip(widths, table.head, strict=True)]
+    short = sum(width for width in narrow if width <= LONGEST)
+    long = len(narrow) - sum(width <= LONGEST for width in narrow)
+    size, letters = next((one for one in SIZES if short + LEAST * long <= one[1]), SIZES[-1])
+    share = max(1 - short / letters - GAP * len(narrow), LEAST / letters) / max(long, 1)
+    head = [
+        escaped(name) if len(name) <= width else "\\shortstack[l]{" + r" \\ ".join(map(escaped, name.split())) + "}"
+        for width, name in zip(narrow, table.head, strict=True)
+    ]
+    wide = f">{{\\raggedright\\arraybackslash}}p{{{share:.2f}\\linewidth}}"
+    columns = "".join("l" if width <= LONGEST else wide for width in narrow)
+    lines = [r"\toprule", _joined(head), r"\midrule"]
+    yield f"{{{size}\\setlength{{\\tabcolsep}}{{2pt}}"
+    yield f"\\begin{{longtable}}{{{columns}}}"
+    yield f"\\caption{{{escaped(table.title)}}}\\\\"
+    yield from (*lines, r"\endfirsthead", *lines, r"\endhead", r"\bottomrule", r"\endfoot")
+    yield from (*rows, r"\end{longtable}")
+
+
+def _joined(texts: Iterable[str]) -> str:
+    return " & ".join(texts) + r" \\"
+
+
 LONGEST = 40  # characters that a column may have before its lines are broken
+LEAST = 30  # characters that each such column has, at least
 PAGE = 30  # rows that a page has at its usual size
-PREAMBLE = r"""% needs \usepackage{booktabs,graphicx}
+SIZES = ((r"\scriptsize", 80), (r"\tiny", 105))  # and how many characters a line of LaTeX's own article has in them
+GAP = 0.015  # of a line between two columns
+PREAMBLE = r"""% needs \usepackage{array,booktabs,graphicx,longtable}
 \providecommand{\fitted}[1]{\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{#1}}
 """
-
-
-def _texts(table: Table) -> list[tuple[str, ...]]:
-    return [table.head, *(tuple(map(plain, row)) for row in table.rows)]
-
-
-def _column(texts: Iterable[str]) -> str:
-    return "l" if max(map(len, texts)) <= LONGEST else r"p{0.25\linewidth}"
 
 
 def _set(piece: Piece) -> str:

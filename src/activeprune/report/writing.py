@@ -73,5 +73,5 @@ def _latex(made: Iterable[Section]) -> str:
     blocks = [PREAMBLE]
     for one in made:
         notes = [f"\\par\\noindent {escaped(note.text)}\n" for note in one.notes]
-        blocks += [f"\\section*{{{escaped(one.title)}}}\n", *notes, *map(latex, one.tables)]
+        blocks += [f"\\section*{{\\raggedright {escaped(one.title)}}}\n", *notes, *map(latex, one.tables)]
     return "\n".join(blocks)

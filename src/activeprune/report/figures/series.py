@@ -26,8 +26,8 @@ class Point:
 
     @property
     def low(self) -> float:
-        """The lower end of the band."""
-        return self.mean - (self.std or 0.0)
+        """The lower end of the band; nothing that is drawn can be below 0."""
+        return max(self.mean - (self.std or 0.0), 0.0)
 
     @property
     def high(self) -> float:
