@@ -44,7 +44,7 @@ def test_a_run_prints_its_table_and_a_report_prints_it_again(finished: Path, cap
     first = capsys.readouterr().out
     assert main(["report", str(finished)]) == 0
     assert capsys.readouterr().out.startswith(first)
-    assert "λ 80.0%" in first
+    assert "λ 80.0 %" in first
     assert [line.split()[0] for line in first.splitlines()[-2:]] == ["plain", "ap_lite"]
 
 
@@ -176,8 +176,8 @@ def test_a_variant_with_another_density_says_its_own(tmp_path: Path, capsys: pyt
     small = ["--set", "variants=[plain,ap_lite_literal]", "--set", "cycles=1", "--processes", "1", "--quiet"]
     assert main(["run", "smoke", "--out", str(tmp_path / "run"), *small]) == 0
     shown = capsys.readouterr().out
-    assert "λ 80.0%" in shown
-    assert "at λ 80.4%" in shown
+    assert "λ 80.0 %" in shown
+    assert "at λ 80.4 %" in shown
 
 
 def test_what_is_no_store_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

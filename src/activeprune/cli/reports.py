@@ -21,8 +21,8 @@ from ..report.live import Watch, ended_politely, progress, worked_on
 from ..report.records import write_records
 from ..report.tables import accuracy_table, paired_table, section
 from ..report.writing import told_apart, write_tables
-from .show import AsJson, print_json
-from .sources import Source, Started, show_table, source
+from .show import AsJson, print_json, show_table
+from .sources import Source, Started, source
 
 FIGURES_FOLDER = "figures"
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Annotated
 
 import typer
 from rich.console import Console, RenderableType
 from rich.table import Table
+from rich.text import Text
+
+from ..report import layout
 
 LOG_WIDTH = 120  # columns of a table that goes to a file or a pipe
 
@@ -21,7 +24,7 @@ def print_json(value: object) -> None:
     print(json.dumps(value, indent=1, ensure_ascii=False))
 
 
-def print_table(rows: Iterable[dict[str, str]], title: str | None = None) -> None:
+def print_table(rows: Iterable[Mapping[str, str | Text]], title: str | None = None) -> None:
     """One row a line, under the names of the first row's columns."""
     rows = list(rows)
     if title is not None:
@@ -32,6 +35,19 @@ def print_table(rows: Iterable[dict[str, str]], title: str | None = None) -> Non
     for row in rows:
         table.add_row(*row.values())
     print_rich(table)
+
+
+def show_table(table: layout.Table) -> None:
+    """A table of a report, and its notes."""
+    rows = [dict(zip(table.head, map(_styled, row), strict=True)) for row in table.rows]
+    print_table(rows, title=table.title)
+    for note in table.notes:
+        if sys.stdout.isatty() or not note.startswith(layout.BOLD):  # a pipe knows no bold
+            print(f"  {note}")
+
+
+def _styled(cell: layout.Cell) -> Text:
+    return Text.assemble(*((piece.text, "bold" if piece.bold else "") for piece in cell))
 
 
 def print_rich(thing: RenderableType) -> None:

@@ -11,10 +11,9 @@ from ..core.errors import InputError
 from ..experiment.runs import RUN_FILE, SUMMARY_FILE
 from ..experiment.search import GRID_FILE, opened
 from ..report.gathering import Gathered, gathered
-from ..report.layout import Table, plain
 from ..report.records import RECORDS, read_records
 from ..report.tables import accuracy_table
-from .show import print_table
+from .show import show_table
 from .studies import Job, print_results, runs_of
 
 
@@ -26,7 +25,8 @@ class Started:
         self.out = self.job.out
         had_results = any((run.out / SUMMARY_FILE).is_file() for run in runs_of(self.job).values())
         if had_results and not self.job.store.root.is_dir():
-            raise InputError(f"the store of {folder} is not there: {self.job.store.root} (named in {RUN_FILE})")
+            kept = f"; what its last report is made of is in {folder / RECORDS}" if (folder / RECORDS).is_file() else ""
+            raise InputError(f"the store of {folder} is not there: {self.job.store.root} (named in {RUN_FILE}){kept}")
 
     def runs(self) -> Iterator[Gathered]:
         """What is known now."""
@@ -75,10 +75,3 @@ def source(path: Path) -> Source:
     kept = path if path.is_file() else path / RECORDS
     is_started = any((path / name).is_file() for name in (RUN_FILE, GRID_FILE))
     return Kept(kept) if kept.is_file() and not is_started else Started(path)
-
-
-def show_table(table: Table) -> None:
-    """Prints a table of the report and its notes."""
-    print_table([dict(zip(table.head, map(plain, row), strict=True)) for row in table.rows], title=table.title)
-    for note in table.notes:
-        print(f"  {note}")

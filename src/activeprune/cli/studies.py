@@ -14,14 +14,17 @@ from rich.tree import Tree
 from ..core.errors import InputError
 from ..experiment import speed
 from ..experiment.executors import Outcome
-from ..experiment.findings import Spread, Summary, summaries
+from ..experiment.findings import summaries
 from ..experiment.outlook import Outlook, outlook, unmeasured
 from ..experiment.reading import assignments
 from ..experiment.runs import Run
 from ..experiment.search import WINNER_FILE, Search, started
 from ..extras import need
+from ..report.gathering import gathered
+from ..report.tables import accuracy_table, dead_table
+from ..report.wording import counted
 from .progress import clock, density, named, observer
-from .show import AsJson, print_json, print_rich, print_table
+from .show import AsJson, print_json, print_rich, print_table, show_table
 
 MOST_PROCESSES = 8  # by default, however many cores there are
 
@@ -153,7 +156,7 @@ def _cells(run: Run, variant: str) -> Iterator[str]:
     lambdas = {cell.cycle: density(cell.masks) for cell in run.plan.cells if cell.variant == variant}
     for cell in summaries(run.rows()):
         if cell.variant == variant:
-            seeds = f"{cell.seeds} of {_counted(len(run.study.seeds), 'seed')} in the store"
+            seeds = f"{cell.seeds} of {counted(len(run.study.seeds), 'seed')} in the store"
             yield f"cycle {cell.cycle}, λ {lambdas[cell.cycle]:.1%}: {seeds}"
 
 
@@ -163,12 +166,8 @@ def _about(job: Job) -> str:
     study = job.study
     return (
         f"{study.training.network.name} on {study.training.data.name}, {study.method.name}, "
-        f"chain {study.which_chain}, {_counted(len(study.seeds), 'seed')}, {_counted(study.cycles, 'cycle')}"
+        f"chain {study.which_chain}, {counted(len(study.seeds), 'seed')}, {counted(study.cycles, 'cycle')}"
     )
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def print_results(job: Job) -> None:
@@ -187,55 +186,12 @@ def print_results(job: Job) -> None:
 
 
 def _print_run(run: Run) -> None:
-    """Variants in rows, densities in columns; accuracies in per cent."""
-    cells = summaries(run.rows())
-    columns = sorted({cell.cycle for cell in cells})
-    density: dict[int, float] = {}
-    for cell in cells:
-        if cell.density is not None:
-            density.setdefault(cell.cycle, cell.density)
-    heads = {cycle: f"λ {density[cycle]:.1%}" if cycle in density else f"cycle {cycle}" for cycle in columns}
-    if len(set(heads.values())) < len(heads):
-        heads = {cycle: f"{head} (cycle {cycle})" for cycle, head in heads.items()}
-    rows = []
-    for variant in run.study.variants:
-        own = {cell.cycle: cell for cell in cells if cell.variant == variant}
-        texts = {heads[cycle]: _cell_text(own[cycle], density.get(cycle)) for cycle in columns}
-        rows.append({"variant": variant, **texts})
-    print_table(rows, title=f"test accuracy in %, mean ± std over {_counted(len(run.study.seeds), 'seed')}")
-    if run.study.measure:
-        print_table(
-            [
-                {"variant": cell.variant, "λ": heads[cell.cycle].removeprefix("λ "), **_rates(cell)}
-                for cell in sorted(cells, key=lambda cell: (run.study.variants.index(cell.variant), cell.cycle))
-            ],
-            title="dead neurons in % after the training, mean ± std",
-        )
+    found = gathered(run)
+    for table in (accuracy_table(found), dead_table(found)):
+        if table is not None:
+            show_table(table)
     for line in _shortfalls(run):
         print(line)
-
-
-def _rates(cell: Summary) -> dict[str, str]:
-    found = cell.dnr or {}
-    names = {f"{of} {what}": f"after_{of}_{what}" for of in ("unit", "channel") for what in ("static", "dynamic")}
-    return {head: _spread_text(found[name]) if name in found else "" for head, name in names.items()}
-
-
-def _spread_text(spread: Spread) -> str:
-    if spread.mean is None:
-        return "missing"
-    return f"{100 * spread.mean:.2f}" + ("" if spread.std is None else f" ± {100 * spread.std:.2f}")
-
-
-def _cell_text(cell: Summary, head: float | None) -> str:
-    """Mean and deviation, and the cell's own λ where it is not the column's."""
-    if cell.mean is None:
-        return "failed" if cell.failed else "missing"
-    text = f"{cell.mean:.2%}".removesuffix("%") + ("" if cell.std is None else f" ± {100 * cell.std:.2f}")
-    if cell.density != head:
-        text += f" at λ {cell.density:.1%}"
-    gone = len(cell.missing) + len(cell.failed)
-    return f"{text} ({cell.seeds} of {cell.seeds + gone})" if gone else text
 
 
 def _shortfalls(run: Run) -> Iterator[str]:

@@ -30,6 +30,7 @@ class Piece(NamedTuple):
 
 
 Cell = tuple[Piece, ...]
+BOLD = "bold: "  # how a note begins that says what that is
 
 
 @dataclass(frozen=True)

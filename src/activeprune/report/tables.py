@@ -23,7 +23,7 @@ from .cells import (
 )
 from .comparisons import Comparison, comparisons
 from .gathering import Effort, Gathered, Training
-from .layout import Cell, Piece, Section, Source, Table, cell, csv, latex, markdown
+from .layout import BOLD, Cell, Piece, Section, Source, Table, cell, csv, latex, markdown
 from .packs import sittings
 from .published import Published
 from .published import accuracies as published_accuracies
@@ -74,7 +74,7 @@ def accuracy_table(run: Gathered) -> Table:
         head=("variant", *heads.values()),
         rows=tuple(rows),
         notes=(
-            "bold: the highest mean of a column, among cells of equally many seeds; alone it is no evidence: "
+            f"{BOLD}the highest mean of a column, among cells of equally many seeds; alone it is no evidence: "
             "see the paired differences",
         ),
         records=tuple(record(run, variant, cycle, paper) for variant in run.study.variants for cycle in heads),
