@@ -33,6 +33,7 @@ from .reproduce import reproduced_together, reproduction, run_folder
 from .tables import linked, shown
 
 HERE = Path(__file__).parent
+SCRIPTS = ("pointing.js", "page.js")
 NOTHING_ELSE = "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 
 
@@ -51,7 +52,7 @@ def page(runs: Sequence[Gathered], live: Live | None = None, images: bool = True
     """
     read = told_apart(runs)
     *own, together = sections(read)
-    script, library = _text("page.js"), "\n".join(Resources(mode="inline", components=["bokeh"]).js_raw)
+    script, library = "".join(map(_text, SCRIPTS)), "\n".join(Resources(mode="inline", components=["bokeh"]).js_raw)
     numbers = {run.title: number for number, run in enumerate(read, 1)}
     shown_runs, payload = [], []
     for run, section in zip(read, own, strict=True):

@@ -126,6 +126,7 @@
       show(model, run, state);
     }
     drawn.push(...own);
+    pointing.watch(target, views.roots[0]);
     target.dataset.drawn = "";
   }
 
