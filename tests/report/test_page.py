@@ -308,6 +308,14 @@ def test_a_printed_figure_has_its_own_caption(shown: Read) -> None:
     assert not any(text.startswith(caption("learning-curves")) for text in captions["of-plots"])
 
 
+def test_the_caption_says_where_published_points_stand(shown: Read) -> None:
+    said = [one.text for one in shown.all("figcaption") if "stand to the right of their λ" in one.text]
+    assert len(said) == 1
+    assert said[0].startswith(caption("accuracy"))
+    unpublished = read(page([run("smoke", **SMALL)], images=False))
+    assert not any("Published" in one.text for one in unpublished.all("figcaption"))
+
+
 def test_a_long_table_says_how_many_rows_it_has() -> None:
     shown = read(page([run("table1", undone, seeds=2)]))
     said = [one.text for one in shown.all("p") if one.attributes.get("class") == "more notes"]
