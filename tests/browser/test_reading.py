@@ -84,3 +84,29 @@ def test_the_layers_are_those_of_the_first_variant_until_another_is_chosen(show:
     with show(real / PAGE) as tab:
         choice = tab.page.locator("select[name=map_variant]")
         assert choice.input_value() == choice.locator("option").first.get_attribute("value")
+
+
+@pytest.mark.parametrize("script", [True, False])
+def test_a_linked_training_is_shown_under_the_heads_of_its_columns(show: Show, table1: Path, script: bool) -> None:
+    with show(table1, java_script_enabled=script) as tab:
+        tab.page.locator("#run-1-accuracy-table a[href='#r1-ap_pro-9']").click()
+        group = tab.page.locator("#r1-ap_pro-9 th").first
+        group.wait_for(state="visible")
+        heads = tab.page.locator("details.provenance thead th").nth(1).bounding_box()
+        assert heads["y"] >= 0
+        assert heads["y"] + heads["height"] <= group.bounding_box()["y"] + 1
+        assert group.bounding_box()["y"] < 500
+
+
+def test_a_phone_has_the_keys_of_a_linked_training_in_sight(show: Show, real: Path) -> None:
+    with show(real / PAGE, PHONE, has_touch=True, is_mobile=True) as tab:
+        tab.page.locator("#run-1-accuracy-table a[href='#r1-ap_pro-2']").click()
+        row = tab.page.locator("#r1-ap_pro-2 tr[data-accuracy]").first
+        row.wait_for(state="visible")
+        for key in row.locator("code").all():
+            box = key.bounding_box()
+            assert box["x"] >= 0
+            assert box["x"] + box["width"] <= PHONE["width"]
+        said = row.locator("td").nth(0).evaluate("one => getComputedStyle(one, '::before').content")
+        assert "accuracy" in said
+        assert tab.page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
