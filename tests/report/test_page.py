@@ -316,6 +316,13 @@ def test_the_caption_says_where_published_points_stand(shown: Read) -> None:
     assert not any("Published" in one.text for one in unpublished.all("figcaption"))
 
 
+def test_names_of_variants_are_told_in_words() -> None:
+    shown = read(page([run("table1", undone, **{**SMALL, "variants": SIX})], images=False))
+    (said,) = (one.text for one in shown.all("p") if one.attributes.get("class") == "notes names")
+    assert said.startswith("plain_rewind is plain, rewound; ap_lite is AP-Lite; ap_pro is AP-Pro;")
+    assert "no_rewind is AP-Lite, not rewound" in said
+
+
 def test_a_long_table_says_how_many_rows_it_has() -> None:
     shown = read(page([run("table1", undone, seeds=2)]))
     said = [one.text for one in shown.all("p") if one.attributes.get("class") == "more notes"]

@@ -40,6 +40,7 @@ CAPTIONS = {
 }
 ASIDE = " Published points (hollow) stand to the right of their λ: at the same place bars would hide one another."
 NUMBERS = {"accuracy": "accuracy", "dead-neurons": "dead"}  # tables that have a figure's
+UNFOLDED = ("size-and-operations", "dead-neurons-in-training", "learning-curves", "layers", "layer-profiles")
 ALONG_DENSITY: dict[str, Draw] = {
     "accuracy": lambda run, _: accuracy(run),
     "dead-neurons": lambda run, _: dead_neurons(run),
@@ -62,7 +63,8 @@ OF_LAYERS: dict[str, Draw] = {"layers": layer_maps, "layer-profiles": layer_prof
 class Drawn:
     """A figure of the page: `panels` are targets and titles, `image` is the printed figure as a data URI.
 
-    `printed` is the caption of that; `table` the name of the table that has its numbers, if there is one.
+    `printed` is the caption of that; `table` the name of the table that has its numbers, if there is one; `unfolded`
+    says that the page's script makes one.
     """
 
     name: str
@@ -72,6 +74,7 @@ class Drawn:
     image: Markup | None
     printed: str
     table: str | None
+    unfolded: bool
 
 
 def drawn(
@@ -89,7 +92,7 @@ def drawn(
             printed = f"{caption(name)} {remark}{beside}" if name in FIGURES else ""
             said = f"{CAPTIONS[name]} {remark}" if name in CAPTIONS else printed
             image = _image(run, name) if images else None
-            figures.append(Drawn(name, HEADS[name], said, places, image, printed, NUMBERS.get(name)))
+            figures.append(Drawn(name, HEADS[name], said, places, image, printed, NUMBERS.get(name), name in UNFOLDED))
     return figures, plots
 
 
