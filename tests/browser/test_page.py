@@ -64,20 +64,6 @@ def test_device_time_leads_to_the_keys_of_all_trainings_that_it_sums(show: Show,
             assert sorted(keys) == sorted(key for key, step in steps.items() if is_whole_training(step))
 
 
-def test_tab_stops_once_in_a_row_at_each_place_that_it_leads_to(show: Show, real: Path) -> None:
-    with show(real / PAGE) as tab:
-        row = tab.page.locator("#run-1-paired-table tbody tr").first
-        links = [link.get_attribute("href") for link in row.locator("a:not([tabindex='-1'])").all()]
-        assert len(links) == len(set(links)) < row.locator("a").count()
-        assert {link.get_attribute("href") for link in row.locator("a").all()} == set(links)
-        row.locator("a").first.focus()
-        reached = []
-        for _ in links:
-            reached.append(tab.page.evaluate("document.activeElement.getAttribute('href')"))
-            tab.page.keyboard.press("Tab")
-        assert reached == links
-
-
 def test_the_pointer_on_a_point_is_told_the_stores_value(show: Show, real: Path) -> None:
     values = {
         row["seed"]: row["accuracy"]

@@ -87,7 +87,8 @@ def test_nothing_is_loaded_from_anywhere(shown: Read) -> None:
         for name in ("src", "href", "srcset", "action", "data", "poster"):
             assert re.match(r"#|data:", one.attributes.get(name) or "#"), one
     assert not re.search(r"url\(|@import", (HERE / "page.css").read_text())
-    assert not re.search(r"https?:|fetch\(|import\(|XMLHttp", (HERE / "page.js").read_text())
+    for script in HERE.glob("*.js"):
+        assert not re.search(r"https?:|fetch\(|import\(|XMLHttp", script.read_text())
     policy = next(one.attributes["content"] for one in shown.having("http-equiv"))
     assert policy.startswith("default-src 'none'; script-src 'sha256-")
     assert "script-src 'unsafe" not in policy
@@ -305,6 +306,21 @@ def test_a_printed_figure_has_its_own_caption(shown: Read) -> None:
         captions.setdefault(one.attributes.get("class"), []).append(one.text)
     assert any(text.startswith(caption("learning-curves")) for text in captions["of-image"])
     assert not any(text.startswith(caption("learning-curves")) for text in captions["of-plots"])
+
+
+def test_the_caption_says_where_published_points_stand(shown: Read) -> None:
+    said = [one.text for one in shown.all("figcaption") if "stand to the right of their λ" in one.text]
+    assert len(said) == 1
+    assert said[0].startswith(caption("accuracy"))
+    unpublished = read(page([run("smoke", **SMALL)], images=False))
+    assert not any("Published" in one.text for one in unpublished.all("figcaption"))
+
+
+def test_names_of_variants_are_told_in_words() -> None:
+    shown = read(page([run("table1", undone, **{**SMALL, "variants": SIX})], images=False))
+    (said,) = (one.text for one in shown.all("p") if one.attributes.get("class") == "notes names")
+    assert said.startswith("plain_rewind is plain, rewound; ap_lite is AP-Lite; ap_pro is AP-Pro;")
+    assert "no_rewind is AP-Lite, not rewound" in said
 
 
 def test_a_long_table_says_how_many_rows_it_has() -> None:

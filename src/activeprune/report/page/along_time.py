@@ -62,8 +62,7 @@ def _curves(
             known = True
             ends = {column: [of[0], of[-1]] for column, of in last.items()}  # the page puts in what is between
             ends["said"] = ["", ""]
-            tooltips = {"epoch": "@x{0.[00]}", name: "@said"}
-            draw_chosen(plot, variant, (data, CYCLE), ends, tooltips)
+            draw_chosen(plot, variant, (data, CYCLE), ends, {"epoch": "@x", name: "@said"})
     if logarithmic:
         log_ticks(plot.yaxis)
     around_visible(plot)

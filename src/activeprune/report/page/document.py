@@ -33,6 +33,7 @@ from .reproduce import reproduced_together, reproduction, run_folder
 from .tables import linked, shown
 
 HERE = Path(__file__).parent
+SCRIPTS = ("pointing.js", "keys.js", "numbers.js", "page.js")
 NOTHING_ELSE = "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 
 
@@ -51,7 +52,7 @@ def page(runs: Sequence[Gathered], live: Live | None = None, images: bool = True
     """
     read = told_apart(runs)
     *own, together = sections(read)
-    script, library = _text("page.js"), "\n".join(Resources(mode="inline", components=["bokeh"]).js_raw)
+    script, library = "".join(map(_text, SCRIPTS)), "\n".join(Resources(mode="inline", components=["bokeh"]).js_raw)
     numbers = {run.title: number for number, run in enumerate(read, 1)}
     shown_runs, payload = [], []
     for run, section in zip(read, own, strict=True):
@@ -94,6 +95,7 @@ def _run(run: Gathered, number: int, images: bool) -> tuple[dict[str, Any], dict
         "told": _told(run, number),
         "yaml": written(run.study),
         "variants": [(variant, VARIANTS[variant].label, swatch(variant)) for variant in run.study.variants],
+        "names": _names(run),
         "cycles": _cycles(run),
         "published": bool(accuracies(run.study)[1] or dynamic_rates(run.study)),
         "seeds": len(run.study.seeds),
@@ -117,6 +119,12 @@ def _looks(run: Gathered) -> str | None:
     """The part of the store that has them, where there are any."""
     every = run.study.probed
     return probe_part(every) if every is not None and any(training.looks for training in run.trainings) else None
+
+
+def _names(run: Gathered) -> str:
+    """What tables call variants, in words, where these are others."""
+    labels = {variant: VARIANTS[variant].label for variant in run.study.variants}
+    return "; ".join(f"{name} is {label}" for name, label in labels.items() if name != label)
 
 
 def _cycles(run: Gathered) -> list[tuple[int, str]]:

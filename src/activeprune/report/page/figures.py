@@ -38,7 +38,9 @@ CAPTIONS = {
     "layers": "Density and dead-neuron rates (units) of every layer of the chosen variant against λ.",
     "layer-profiles": "Density and dead-neuron rates (units) along the layers at the chosen λ.",
 }
+ASIDE = " Published points (hollow) stand to the right of their λ: at the same place bars would hide one another."
 NUMBERS = {"accuracy": "accuracy", "dead-neurons": "dead"}  # tables that have a figure's
+UNFOLDED = ("size-and-operations", "dead-neurons-in-training", "learning-curves", "layers", "layer-profiles")
 ALONG_DENSITY: dict[str, Draw] = {
     "accuracy": lambda run, _: accuracy(run),
     "dead-neurons": lambda run, _: dead_neurons(run),
@@ -61,7 +63,8 @@ OF_LAYERS: dict[str, Draw] = {"layers": layer_maps, "layer-profiles": layer_prof
 class Drawn:
     """A figure of the page: `panels` are targets and titles, `image` is the printed figure as a data URI.
 
-    `printed` is the caption of that; `table` the name of the table that has its numbers, if there is one.
+    `printed` is the caption of that; `table` the name of the table that has its numbers, if there is one; `unfolded`
+    says that the page's script makes one.
     """
 
     name: str
@@ -71,6 +74,7 @@ class Drawn:
     image: Markup | None
     printed: str
     table: str | None
+    unfolded: bool
 
 
 def drawn(
@@ -84,16 +88,22 @@ def drawn(
             targets = [f"run-{number}-{name}-{place}" for place in range(len(panels))]
             plots += [embedded(panel, target) for panel, target in zip(panels, targets, strict=True)]
             places = tuple((t, panel.title, panel.plot.height) for t, panel in zip(targets, panels, strict=True))
-            printed = f"{caption(name)} {remark}" if name in FIGURES else ""
+            beside = ASIDE if name == "accuracy" and _has_published(panels) else ""
+            printed = f"{caption(name)} {remark}{beside}" if name in FIGURES else ""
             said = f"{CAPTIONS[name]} {remark}" if name in CAPTIONS else printed
             image = _image(run, name) if images else None
-            figures.append(Drawn(name, HEADS[name], said, places, image, printed, NUMBERS.get(name)))
+            figures.append(Drawn(name, HEADS[name], said, places, image, printed, NUMBERS.get(name), name in UNFOLDED))
     return figures, plots
 
 
 def _noted(run: Gathered, draws: dict[str, Draw]) -> str:
     text = over_seeds(run) if draws is OF_LAYERS else remarks(run)
     return f"{text[0].upper()}{text[1:]}."
+
+
+def _has_published(panels: list[Panel]) -> bool:
+    parts = [part for panel in panels for part in panel.plot.renderers]
+    return any(tag.get("show") == "paper" for part in parts for tag in part.tags)
 
 
 def _image(run: Gathered, name: str) -> Markup | None:

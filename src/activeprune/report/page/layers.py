@@ -13,7 +13,7 @@ from ..figures.style import per_cent
 from ..gathering import Gathered
 from ..wording import percent
 from .arrays import Arrays
-from .plots import LOW, Panel, around_visible, draw_chosen, hover, plain, sheet
+from .plots import LOW, Panel, around_visible, draw_chosen, plain, says, sheet
 
 ROW, AROUND = 15, 90  # pixels: of a layer, and above and below the map
 LABELS = 9  # at most, below the map
@@ -60,7 +60,7 @@ def _map(run: Gathered, arrays: Arrays, name: str, cells: Cells) -> Panel:
     cell = plot.rect(
         "x", "y", 1, 1, source=source, fill_color={"field": "value", "transform": colours}, line_color=None
     )
-    hover(plot, [cell], {"layer": "@layer", "λ": "@density", name.removesuffix(" (%)"): "@value{0.000} %"})
+    says(cell, {"layer": "@layer", "λ": "@density", name.removesuffix(" (%)"): "@value{3} %"})
     every = -(-len(cycles) // LABELS)
     _ticks(plot.xaxis, {c + 0.5: per_cent(run.density_of(cycles[c])) for c in range(len(cycles) - 1, -1, -every)})
     _ticks(plot.yaxis, {row + 0.5: layer for row, layer in enumerate(layers)})
@@ -80,7 +80,7 @@ def _profile(run: Gathered, arrays: Arrays, name: str, cells: Cells) -> Panel:
             last = [float("nan") if layer not in of else 100 * of[layer] for layer in layers]
             arrays.add(data, str(cycle), {"mean": last})
         columns = {"x": [*range(1, len(layers) + 1)], "layer": layers, "mean": last}
-        draw_chosen(plot, variant, (data, CYCLE), columns, {"layer": "@layer", name: "@mean{0.000}"})
+        draw_chosen(plot, variant, (data, CYCLE), columns, {"layer": "@layer", name: "@mean{3}"})
     around_visible(plot)
     return Panel(name, plot)
 

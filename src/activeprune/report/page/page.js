@@ -112,6 +112,7 @@
     if (!state.variant.length) around(own, false); // Bokeh warns of an axis around nothing
     for (const { model, run } of own) show(model, run, state);
     if (state.variant.length) around(own, true);
+    for (const details of unfolding(id)) if (details.open) unfold(details);
   }
 
   // Plots are made when they come near the window.
@@ -126,8 +127,38 @@
       show(model, run, state);
     }
     drawn.push(...own);
+    pointing.watch(target, views.roots[0]);
+    keys.pass(target);
+    roots.set(target.id, views.roots[0].model);
     target.dataset.drawn = "";
   }
+
+  const roots = new Map(), asked = new Map(); // the plots that are there, and those that are on their way
+  function ready(target) {
+    if (!asked.has(target.id)) asked.set(target.id, embed(target));
+    return asked.get(target.id);
+  }
+
+  // Tables of a figure's numbers, made when they are unfolded and again when something else is chosen.
+  async function unfold(details) {
+    const targets = [...details.closest("figure").querySelectorAll(".plot")];
+    await Promise.all(targets.map(ready));
+    const { run } = plots.get(targets[0].id), state = chosen(run.id);
+    const named = (name) => [...document.querySelector(`form[data-run="${run.id}"] [name=${name}]`)?.options || []].map((one) => [one.value, one.text]);
+    const text = (name) => named(name).find(([value]) => value === state[name][0])?.[1];
+    const boxes = controls(run.id).filter(({ name }) => name === "variant");
+    const made = inTables(details.dataset.figure, {
+      plots: targets.map(({ id }) => roots.get(id)),
+      titles: targets.map((one) => one.previousElementSibling?.textContent),
+      columns: (name, choice) => columns(run, name, choice),
+      variants: boxes.map((one) => [one.value, one.parentElement.textContent.trim()]),
+      cycles: named("cycle"),
+      chosen: text("map_variant"),
+      density: text("map_cycle"),
+    });
+    details.replaceChildren(details.firstElementChild, ...made);
+  }
+  const unfolding = (run) => [...document.querySelectorAll(`#${run} .numbers`)];
 
   const plots = new Map();
   for (const run of payload.runs) for (const item of run.plots) plots.set(item.target_id, { run, item });
@@ -135,7 +166,7 @@
     for (const { isIntersecting, target } of seen) {
       if (isIntersecting) {
         watcher.unobserve(target);
-        embed(target);
+        ready(target);
       }
     }
   }, { rootMargin: "400px" });
@@ -159,6 +190,9 @@
   dark.addEventListener("change", setScheme);
   setScheme();
   for (const target of document.querySelectorAll(".plot")) watcher.observe(target);
+  for (const details of document.querySelectorAll(".numbers")) {
+    details.addEventListener("toggle", () => { if (details.open) unfold(details); });
+  }
 
   // Links
   function reveal() {
@@ -167,13 +201,7 @@
     for (let at = target; at; at = at.parentElement) if (at.tagName === "DETAILS") at.open = true;
     target.scrollIntoView();
   }
-  for (const row of document.querySelectorAll("tbody tr")) { // Tab stops once in a row at each place that it leads to
-    const known = new Set();
-    for (const link of row.querySelectorAll("a")) {
-      if (known.has(link.hash)) link.tabIndex = -1;
-      known.add(link.hash);
-    }
-  }
+  for (const box of document.querySelectorAll(".scroll, .gaps")) keys.gather(box);
   addEventListener("hashchange", reveal);
   if (location.hash) reveal();
   for (const link of document.querySelectorAll(".download a")) link.href = link.closest("figure").querySelector("img").src;
@@ -192,7 +220,7 @@
   }
 
   // Paper shows what is folded away on the screen, but for the provenance, which would be most of it.
-  const folded = () => [...document.querySelectorAll("details:not(.provenance, .provenance details, [open])")];
+  const folded = () => [...document.querySelectorAll("details:not(.provenance, .provenance details, .numbers, [open])")];
   let unfolded = [];
   addEventListener("beforeprint", () => { unfolded = folded(); for (const one of unfolded) one.open = true; });
   addEventListener("afterprint", () => { for (const one of unfolded) one.open = false; });

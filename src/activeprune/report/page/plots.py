@@ -1,6 +1,7 @@
 """One plot of the page: its axes, its variants, and what its switches need to know of each part.
 
-Every part that a switch shows or hides has tags: first what must be chosen for it to be seen, then how it is coloured.
+Every part that a switch shows or hides has tags: first what must be chosen for it to be seen, then how it is coloured,
+then what is said of its points (`says`).
 A source whose numbers depend on a choice says under which name the page has them (`Arrays`), and whose choice it is.
 """
 
@@ -15,8 +16,7 @@ from typing import Any
 import numpy as np
 from bokeh.core.types import ID
 from bokeh.embed import json_item
-from bokeh.models import ColumnDataSource, FixedTicker, HoverTool, LogTicker, PlainText, Range1d
-from bokeh.models.annotations import Whisker
+from bokeh.models import ColumnDataSource, FixedTicker, LogTicker, PlainText, Range1d
 from bokeh.plotting import figure
 
 from ..figures.series import Point, Spot
@@ -97,7 +97,7 @@ def draw_variant(plot: Any, variant: str, found: Sequence[Spot], scale: float = 
     _line(plot, means, variant)
     marks = plot.scatter("x", "mean", source=means, size=MARK, marker=marker(variant), line_color=None)
     _told(marks, seen, variant)
-    hover(plot, [marks], {"": VARIANTS[variant].label, "λ": "@density", "mean": "@said", "seeds": "@seeds"})
+    says(marks, {"": VARIANTS[variant].label, "λ": "@density", "mean": "@said", "seeds": "@seeds"})
     points = {
         "x": np.array([spot.x for spot in found for _ in spot.values], "f4"),
         "y": np.array([scale * value for spot in found for value in spot.values.values()], "f4"),
@@ -109,8 +109,7 @@ def draw_variant(plot: Any, variant: str, found: Sequence[Spot], scale: float = 
         visible=False,
     )  # fmt: skip
     _told(each, {**seen, "show": "seeds"}, variant)
-    said = {"": VARIANTS[variant].label, "λ": "@density{0.00} %", "seed": "@seed", "value": "@y{0.000} %"}
-    hover(plot, [each], said)
+    says(each, {"": VARIANTS[variant].label, "λ": "@density{2} %", "seed": "@seed", "value": "@y{3} %"})
 
 
 def draw_published(plot: Any, variant: str, points: Sequence[Point], shift: float = 1.0) -> None:
@@ -130,18 +129,17 @@ def draw_published(plot: Any, variant: str, points: Sequence[Point], shift: floa
     )
     tags: list[Any] = [{"variant": variant, "show": "paper"}, {"colour": variant, "hollow": True}]
     colour = SCHEMES["light"][variant]
-    bars = Whisker(base="x", lower="low", upper="high", source=source, line_color=colour, tags=tags)
-    bars.upper_head = bars.lower_head = None
-    plot.add_layout(bars)
+    bars = plot.segment("x", "low", "x", "high", source=source, line_color=colour)  # axes make room for a glyph
+    bars.tags = tags
     marks = plot.scatter(
         "x", "mean", source=source, size=MARK, marker=marker(variant), fill_color="white", line_color=colour
     )
     marks.tags = tags
-    hover(plot, [marks], {"": f"{VARIANTS[variant].label}, the paper", "λ": "@density", "mean": "@said"})
+    says(marks, {"": f"{VARIANTS[variant].label}, the paper", "λ": "@density", "mean": "@said"})
 
 
 def draw_chosen(
-    plot: Any, variant: str, data: tuple[str, str], columns: Mapping[str, Sequence[Any]], tooltips: Mapping[str, str]
+    plot: Any, variant: str, data: tuple[str, str], columns: Mapping[str, Sequence[Any]], told: Mapping[str, str]
 ) -> None:
     """A line, and its band where there are deviations, whose numbers the page changes.
 
@@ -151,7 +149,7 @@ def draw_chosen(
     if "std" in columns:
         _band(plot, source, variant)
     line = _line(plot, source, variant)
-    hover(plot, [line], {"": VARIANTS[variant].label, **tooltips})
+    says(line, {"": VARIANTS[variant].label, **told})
 
 
 def _ends(columns: Mapping[str, Sequence[Any]]) -> dict[str, list[float]]:
@@ -161,9 +159,12 @@ def _ends(columns: Mapping[str, Sequence[Any]]) -> dict[str, list[float]]:
     return {"low": [mean - (std or 0.0) for mean, std in pairs], "high": [mean + (std or 0.0) for mean, std in pairs]}
 
 
-def hover(plot: Any, renderers: Sequence[Any], tooltips: Mapping[str, str]) -> None:
-    """What is said of that which the pointer is on; no button for it."""
-    plot.add_tools(HoverTool(renderers=[*renderers], tooltips=[*tooltips.items()], visible=False))
+def says(renderer: Any, told: Mapping[str, str]) -> None:
+    """What the page's script says of a point under the mouse or a finger, by name.
+
+    `@column` is the point's value in that column of its source, `@column{3}` the same with three digits.
+    """
+    renderer.tags = [*renderer.tags, {"says": [*told.items()]}]
 
 
 def plain(text: str) -> PlainText:
