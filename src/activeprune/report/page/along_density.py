@@ -10,7 +10,7 @@ from typing import Any
 from bokeh.models import DataRange1d, FixedTicker, Range1d
 
 from ..cost import Cost, Layer, cost, layers_of_study
-from ..figures.along_density import BESIDE, KINDS, NARROW, PARTS, reported, within
+from ..figures.along_density import KINDS, PARTS, aside, reported, within
 from ..figures.reference import accuracies, dynamic_rates
 from ..figures.series import Point, Spot, Value, dead, spots
 from ..gathering import Gathered, Training
@@ -28,8 +28,8 @@ def accuracy(run: Gathered) -> list[Panel]:
         return []
     marked = _marked(run, found)
     _, points = accuracies(run.study)
-    step = max(max(marked) / min(marked), NARROW) ** -BESIDE
-    return [Panel("", _along(found, marked, "test accuracy (%)", within(points, marked), step))]
+    printed = within(points, marked)
+    return [Panel("", _along(found, marked, "test accuracy (%)", printed, aside(marked, len(printed))))]
 
 
 def dead_neurons(run: Gathered) -> list[Panel]:
