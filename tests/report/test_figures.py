@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise
+from math import log
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any, get_args
@@ -22,6 +23,7 @@ from activeprune.experiment.runs import Run
 from activeprune.experiment.study import Variant
 from activeprune.report.cost import cost, layers_of_study
 from activeprune.report.figures import FIGURES, caption, drawn, rendered, write_figures
+from activeprune.report.figures.along_density import aside
 from activeprune.report.figures.reference import accuracies, dynamic_rates
 from activeprune.report.figures.series import some_of
 from activeprune.report.figures.style import VARIANTS, per_cent, styled
@@ -140,7 +142,7 @@ def test_published_points_are_hollow_and_stand_a_little_aside() -> None:
     xs, ys = hollow[-1].get_data()
     assert [*ys] == pytest.approx([91.7, 91.8, 91.4, 90.7, 90.4, 89.3, 87.3, 84.1])
     assert all(0.88 < x / printed < 1 for x, printed in zip(xs, [1, 0.64, 0.409, 0.328, 0.262], strict=False))
-    assert "table 1" in " ".join(t.get_text() for t in figure_of("accuracy").legends[0].get_texts())
+    assert "(table 1)" in figure_of("accuracy").get_supxlabel()
 
 
 def test_a_run_on_its_way_shows_published_points_as_far_as_it_has_come() -> None:
@@ -295,3 +297,13 @@ def test_matplotlib_and_no_pyplot_is_loaded_for_figures_alone() -> None:
         "import activeprune.report.figures; assert 'matplotlib.pyplot' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_no_published_point_stands_nearer_to_another_density_than_to_its_own() -> None:
+    for marked in ([0.8**cycle for cycle in (0, 2, 4, 5, 6, 9, 11, 13)], [1.0, 0.9, 0.1], [1.0]):
+        for turns in range(1, 8):
+            step = aside(marked, turns)
+            assert step < 1
+            for density in marked:
+                placed = density * step**turns
+                assert min(marked, key=lambda other: abs(log(other / placed))) == density

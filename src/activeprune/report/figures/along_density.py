@@ -40,8 +40,9 @@ def accuracy(gathered: Gathered) -> Figure | None:
     _draw_published(axes, printed, aside(marked, len(printed)))
     density_axis(axes, marked, DOUBLE - 0.7)
     axes.set_ylabel("test accuracy (%)")
-    legend(figure, found, f"published ({table})" if printed else "")
-    note(figure, remarks(gathered) + ("; published points stand to the right of their λ" if printed else ""))
+    legend(figure, found, "published" if printed else "")
+    beside = f"; published points ({table}) stand to the right of their λ"
+    note(figure, remarks(gathered) + (beside if printed else ""))
     return figure
 
 
