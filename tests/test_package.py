@@ -146,17 +146,18 @@ def test_the_readmes_example_works_as_it_stands() -> None:
     model = SmallNet()
     surroundings: dict = {"model": model}
 
-    def train_model(model: SmallNet) -> None:
+    def train_model(model: SmallNet, masks: ap.Masks) -> None:
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-        with surroundings["masks"].hold(model, optimizer):
+        with masks.hold(model, optimizer):
             train(model, optimizer, steps=1)
 
     surroundings["train"] = train_model
     exec(block.group(1), surroundings)
     masks = surroundings["masks"]
     assert masks.alive == 34  # 306, 245, 196, 157, 126, 101, 81, 65, 52, 42, 34
-    assert pruned_are_zero(model, masks)
     assert torch.equal(model.bn1.running_mean, surroundings["start"]["bn1.running_mean"])  # the whole state is rewound
+    train_model(model, masks)
+    assert pruned_are_zero(model, masks)
 
 
 def after_the_examples_of(page: str) -> dict:
