@@ -4,6 +4,7 @@ import csv
 import gzip
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections import defaultdict
@@ -85,12 +86,45 @@ def test_paired_differences_are_scipys(folder: Path) -> None:
         assert wanted == pytest.approx([tested.pvalue, low, high])
 
 
-def test_the_tables_of_the_overview_are_those_of_the_records() -> None:
+def fill(*arguments: str | Path) -> str:
+    """What the tool complains of; nothing where all is well."""
     tool = RESULTS.parent / "tools" / "results.py"
-    done = subprocess.run(
-        [sys.executable, str(tool), "--check", str(RESULTS / "README.md")], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
+    done = subprocess.run([sys.executable, tool, *arguments], capture_output=True, text=True)
+    assert bool(done.returncode) == bool(done.stderr)
+    return done.stderr
+
+
+def test_the_tables_of_the_overview_are_those_of_the_records() -> None:
+    assert fill("--check", RESULTS / "README.md") == ""
+
+
+def test_a_table_that_is_not_up_to_date_is_seen_and_filled_in(tmp_path: Path) -> None:
+    shutil.copytree(RESULTS / "table1", tmp_path / "table1")
+    page = tmp_path / "README.md"
+    text = "before\n<!-- table1 paired: ap_pro − plain -->\n| old |\n<!-- end -->\nafter\n"
+    page.write_text(text, encoding="utf-8")
+    assert "not those of the records" in fill("--check", page)
+    assert page.read_text(encoding="utf-8") == text
+    assert fill(page) == fill("--check", page) == ""
+    first, *table, last, end = page.read_text(encoding="utf-8").splitlines()
+    assert (first, last, end) == ("before", "<!-- end -->", "after")
+    assert {line.split(" | ")[0] for line in table[3:]} == {"| ap_pro − plain"}
+
+
+@pytest.mark.parametrize(
+    ("marker", "complaint"),
+    [
+        ("table1 none", "the tables are accuracy, "),
+        ("table1 paired: one − another", "there is no row one − another"),
+        ("nowhere paired", "records.json.gz"),
+    ],
+)
+def test_what_a_page_asks_for_in_vain_is_named(tmp_path: Path, marker: str, complaint: str) -> None:
+    (tmp_path / "table1").symlink_to(RESULTS / "table1")
+    (tmp_path / "README.md").write_text(f"<!-- {marker} -->\n<!-- end -->\n", encoding="utf-8")
+    said = fill(tmp_path / "README.md")
+    assert complaint in said
+    assert len(said.splitlines()) == 1
 
 
 def test_every_number_of_the_overview_stands_in_a_table() -> None:
