@@ -80,7 +80,7 @@
     const found = {};
     for (const [column, place] of Object.entries(table)) found[column] = numbers(run, place);
     if (found.std) {
-      found.low = found.mean.map((mean, at) => mean - found.std[at]);
+      found.low = found.mean.map((mean, at) => Math.max(0, mean - found.std[at]));
       found.high = found.mean.map((mean, at) => mean + found.std[at]);
       found.said = Array.from(found.mean, (mean, at) => said(mean, found.std[at], found.seeds[at]));
     }

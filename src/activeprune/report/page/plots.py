@@ -155,8 +155,8 @@ def draw_chosen(
 def _ends(columns: Mapping[str, Sequence[Any]]) -> dict[str, list[float]]:
     if "std" not in columns:
         return {}
-    pairs = [*zip(columns["mean"], columns["std"], strict=True)]
-    return {"low": [mean - (std or 0.0) for mean, std in pairs], "high": [mean + (std or 0.0) for mean, std in pairs]}
+    points = [Point(0.0, *pair) for pair in zip(columns["mean"], columns["std"], strict=True)]
+    return {"low": [point.low for point in points], "high": [point.high for point in points]}
 
 
 def says(renderer: Any, told: Mapping[str, str]) -> None:
