@@ -2,7 +2,7 @@
 # make test       set up and run lint, types and tests (under 10 minutes on two cores)
 # make test-slow  what takes longer, the tests in a browser among it where there is one
 # make test-browser  the report's page in a real browser (chromium); screenshots go to build/screenshots
-# make results    make every report under results/ anew from its records, and the tables of results/README.md
+# make results    make every report under results/ anew from its records, and the tables of both READMEs
 # make format     let ruff rewrite the sources
 # make docs       build the documentation into site/
 # make clean      remove the environment and everything built
@@ -38,7 +38,7 @@ test-browser: $(VENV)/.dev
 
 results: $(VENV)/.core
 	for records in results/*/records.json.gz; do $(BIN)/activeprune report "$${records%/*}" || exit; done
-	$(BIN)/python tools/results.py results/README.md
+	$(BIN)/python tools/results.py README.md results/README.md
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .

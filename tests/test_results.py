@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections import defaultdict
+from itertools import product
 from pathlib import Path
 from statistics import mean, stdev
 
@@ -86,6 +87,17 @@ def test_paired_differences_are_scipys(folder: Path) -> None:
         assert wanted == pytest.approx([tested.pvalue, low, high])
 
 
+def test_dead_neuron_rates_are_means_of_those_that_were_measured(folder: Path) -> None:
+    (run,) = json.loads(gzip.decompress((folder / "records.json.gz").read_bytes()))["runs"]
+    rows = {(row["variant"], int(row["cycle"])): row for row in rows_of(folder / "dead_neurons.csv")}
+    assert rows.keys() == {(variant, cycle) for variant, cycle, *_ in run["cells"]}
+    for cell, row in rows.items():
+        own = [run["trainings"][place] for variant, cycle, _, place in run["cells"] if (variant, cycle) == cell]
+        for when, prefix in (("after", ""), ("before", "start_")):
+            for of, what in product(("unit", "channel"), ("static", "dynamic")):
+                assert float(row[f"{prefix}{of}_{what}"]) == pytest.approx(mean(one[when][of][what] for one in own))
+
+
 def fill(*arguments: str | Path) -> str:
     """What the tool complains of; nothing where all is well."""
     tool = RESULTS.parent / "tools" / "results.py"
@@ -94,8 +106,8 @@ def fill(*arguments: str | Path) -> str:
     return done.stderr
 
 
-def test_the_tables_of_the_overview_are_those_of_the_records() -> None:
-    assert fill("--check", RESULTS / "README.md") == ""
+def test_the_tables_of_both_overviews_are_those_of_the_records() -> None:
+    assert fill("--check", RESULTS.parent / "README.md", RESULTS / "README.md") == ""
 
 
 def test_a_table_that_is_not_up_to_date_is_seen_and_filled_in(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ Between a comment that names a folder, a table and, if not all, its rows, and th
 
     <!-- table1 paired: ap_lite − plain_rewind; ap_pro − plain_rewind -->
 
+The folder is relative to the file's own.
+
 With --check nothing is written, and what is not up to date ends in an error: python tools/results.py --help
 """
 
@@ -21,7 +23,7 @@ from activeprune.report.records import RECORDS, read_records
 from activeprune.report.tables import section
 
 BLOCK = re.compile(
-    r"(?P<begin><!-- (?P<folder>[\w-]+) (?P<table>\w+)(?:: (?P<rows>.+?))? -->\n).*?(?=<!-- end -->)", re.S
+    r"(?P<begin><!-- (?P<folder>[\w/-]+) (?P<table>\w+)(?:: (?P<rows>.+?))? -->\n).*?(?=<!-- end -->)", re.S
 )
 
 
@@ -41,6 +43,8 @@ def _table(folder: Path, block: re.Match[str]) -> str:
         if missing := {*wanted} - {plain(row[0]) for row in found.rows}:
             raise InputError(f"{block['begin'].strip()}: there is no row {', '.join(sorted(missing))}")
     lines = markdown(found).splitlines()
+    if block["rows"]:  # what is bold is the best of all rows
+        lines = [line.replace("**", "") for line in lines]
     return "".join(f"{line}\n" for line in lines if line.startswith("|"))
 
 

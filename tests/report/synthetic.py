@@ -34,7 +34,9 @@ def accuracy(variant: str, cycle: int, seed: int) -> float:
     return 0.917 - lost * (1 - 20 * BETTER[variant]) + 0.004 * (1 + cycle / 4) * sin(7 * seed + cycle + len(variant))
 
 
-def rates(variant: str, cycle: int, seed: int) -> dict[str, Any]:
+def rates(variant: str, cycle: int, seed: int, at_start: bool = False) -> dict[str, Any]:
+    more = 1.3 if at_start else 1.0
+
     def of(scale: float) -> dict[str, Any]:
         layers = {
             name: {
@@ -47,7 +49,7 @@ def rates(variant: str, cycle: int, seed: int) -> dict[str, Any]:
         means = {what: jitter * sum(of[what] for of in layers.values()) / len(layers) for what in ("static", "dynamic")}
         return {**means, "total": sum(means.values()), "layers": layers}
 
-    return {"samples": 100, "unit": of(1.0), "channel": of(0.05), "unattributed": [], "companions": None}
+    return {"samples": 100, "unit": of(more), "channel": of(0.05 * more), "unattributed": [], "companions": None}
 
 
 def training(variant: str, cycle: int, seed: int, epochs: int = 100) -> Training:
@@ -75,7 +77,7 @@ def training(variant: str, cycle: int, seed: int, epochs: int = 100) -> Training
             }
             for epoch, done in enumerate(slope)
         ),
-        before=after,
+        before=rates(variant, cycle, seed, at_start=True),
         after=after,
         looks=tuple(
             {

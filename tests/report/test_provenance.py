@@ -27,7 +27,7 @@ OF_THE_PAPER = {"paper", "paper, dynamic"}  # heads of columns
 VARIANTS = ["plain", "plain_rewind", "ap_lite", "ap_pro"]
 CYCLES = [1, 2, 7, 13]  # that claims of the paper are about
 SMALL = {"cycles": 13, "report_cycles": CYCLES, "seeds": 3, "variants": VARIANTS}
-TABLES = {"accuracy", "paper", "paired", "relative", "dead", "effort", "sweep", "claims"}
+TABLES = {"accuracy", "paper", "paired", "paired_rates", "relative", "dead", "start", "effort", "sweep", "claims"}
 MOVED = {"low": 0.0, "high": -0.03}  # accuracies of two runs, which differ in q alone
 
 
@@ -121,7 +121,8 @@ def test_followed_to_its_keys_a_number_is_computed_again(shown: Read) -> None:
 def computed(one: Number, sides: list[list[Row]]) -> str:
     """What a number should be, or begin with, given the trainings that it leads to."""
     kind = of_rate(one)
-    first, against = ([value(row, kind) for row in side] for side in (sides[0], sides[-1]))
+    when = "before" if one.table == "start" else "after"
+    first, against = ([value(row, kind, when) for row in side] for side in (sides[0], sides[-1]))
     difference = fmean(first) - fmean(against)
     if one.head == "λ":
         density = 0.8 ** cell_of(sides[0][0].key)[2]
@@ -144,25 +145,29 @@ def computed(one: Number, sides: list[list[Row]]) -> str:
         return probability(signs([a - b for a, b in zip(first, against, strict=True)]))
     if one.head == "p (Holm)":
         return ""  # other comparisons have their part in it; those that it leads to are its own
-    return signed(difference) if one.table == "paired" else f"{100 * fmean(first):.2f} ± {100 * stdev(first):.2f}"
+    return (
+        signed(difference) if one.table.startswith("paired") else f"{100 * fmean(first):.2f} ± {100 * stdev(first):.2f}"
+    )
 
 
 def of_rate(one: Number) -> tuple[str, str] | None:
     """The rate of dead neurons that a number is about, if it is."""
+    if one.table == "paired_rates":
+        return "unit", "dynamic"
     if (said := re.search(r"dynamic rate by (unit|channel)", one.row.get("statement", ""))) is not None:
         return said[1], "dynamic"
     found = re.match(r"(unit|channel) (static|dynamic)", one.head)
     return None if found is None else (found[1], found[2])
 
 
-def value(row: Row, kind: tuple[str, str] | None) -> float:
+def value(row: Row, kind: tuple[str, str] | None, when: str) -> float:
     if kind is None:
         title, *cell = cell_of(row.key)
         return synthetic.accuracy(*cell) + MOVED[title] * (1 + cell[-1] / 10)
     of, what = kind
-    measured, _, key = row.others["dead after"].partition("/")
-    assert measured == "after"
-    return synthetic.rates(*cell_of(key)[1:])[of][what]
+    measured, _, key = row.others[f"dead {when}"].partition("/")
+    assert measured == when
+    return synthetic.rates(*cell_of(key)[1:], at_start=when == "before")[of][what]
 
 
 def cell_of(key: str) -> tuple[str, str, int, int]:
@@ -250,14 +255,15 @@ def test_the_keys_of_a_real_run_are_those_of_its_store(real: Run) -> None:
             assert sorted(listed) == sorted(expected)
             seconds = sum(real.store.provenance(key)["seconds"] for key in expected)
             assert one.row["device time"] == f"{seconds:.1f} s"
-        elif one.table in ("accuracy", "dead"):
+        elif one.table in ("accuracy", "dead", "start"):
             rows = provenance_rows(shown, shown.named(one.links[0]))
             records = [record_of(real.store, row.key) for row in rows]
             assert {row.seed for row in rows} == {0, 1}
             if one.table == "accuracy":
                 assert one.text.startswith(f"{100 * fmean(record['accuracy'] for record in records):.2f} ± ")
             elif (kind := of_rate(one)) is not None:
-                rates = [record_of(real.store, row.others["dead after"])[kind[0]][kind[1]] for row in rows]
+                when = "dead before" if one.table == "start" else "dead after"
+                rates = [record_of(real.store, row.others[when])[kind[0]][kind[1]] for row in rows]
                 assert one.text.startswith(f"{100 * fmean(rates):.2f} ± ")
     unreported = {step.key for step in real.plan.trainings} - {cell.training.key for cell in real.plan.cells}
     assert unreported

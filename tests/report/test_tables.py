@@ -6,9 +6,12 @@ import re
 from statistics import fmean, stdev
 
 import pytest
+from scipy.stats import ttest_rel
 
+from activeprune.experiment.plan import Plan
 from activeprune.report import student
 from activeprune.report.claims import claims_table
+from activeprune.report.comparisons import comparisons
 from activeprune.report.gathering import Gathered
 from activeprune.report.layout import Piece, Source, Table, cell, plain
 from activeprune.report.sweeps import sweep_tables
@@ -19,12 +22,15 @@ from activeprune.report.tables import (
     effort_table,
     latex,
     markdown,
+    paired_rates_table,
     paired_table,
     paper_table,
     relative_table,
     section,
+    start_table,
 )
 from activeprune.report.writing import sections, told_apart
+from tests.report import synthetic
 from tests.report.makers import made
 
 TWO = {"cycles": 4, "report_cycles": [2, 4]}
@@ -150,6 +156,48 @@ def test_dead_neurons_stand_beside_the_papers() -> None:
     ]  # fmt: skip
     assert rows["plain", "100.0 %"][-2:] == ["–", "–"]
     assert dead_table(made("smoke", {})) is None
+
+
+def test_dead_neurons_are_compared_seed_by_seed() -> None:
+    cells = {(variant, cycle): [90.0, 90.0, 90.0] for variant in ("plain", "ap_lite") for cycle in (0, 1)}
+    rates = {key: [38.0, 39.5, 39.0] if key == ("ap_lite", 1) else [40.0, 41.0, 41.5] for key in cells}
+    run = made("dnr-resnet20", cells, dynamic=rates, seeds=3, cycles=1, report_cycles=[1])
+    table = paired_rates_table(run)
+    assert table is not None
+    ((_, _, mean, interval, p, *_, verdict),) = table.rows
+    expected = ttest_rel([38.0, 39.5, 39.0], [40.0, 41.0, 41.5])
+    low, high = expected.confidence_interval()
+    assert plain(mean) == "−2.00"
+    assert plain(interval) == f"{low:+.2f} to {high:+.2f}".replace("-", "−")
+    assert plain(p) == f"{expected.pvalue:.3f}"
+    assert plain(verdict) == "lower"
+    assert paired_rates_table(made("smoke", {})) is None
+
+
+def test_where_training_starts_has_a_table_of_its_own() -> None:
+    run = synthetic.run("table1", seeds=3, cycles=2, report_cycles=[2], variants=["plain", "ap_pro"])
+    table = start_table(run)
+    assert table is not None
+    for row in table.rows:
+        variant, cycle = plain(row[0]), {"100.0 %": 0, "64.0 %": 2}[plain(row[1])]
+        values = [synthetic.rates(variant, cycle, seed, at_start=True)["unit"]["dynamic"] for seed in range(3)]
+        assert plain(row[3]) == f"{100 * fmean(values):.2f} ± {100 * stdev(values):.2f}"
+    assert start_table(made("smoke", {})) is None
+
+
+@pytest.mark.parametrize("chain", ["reinit", "continue", "rewind"])
+def test_a_pair_is_fair_if_both_go_on_from_the_weights_that_were_pruned_or_neither(chain: str) -> None:
+    """As the plan has it."""
+    variants = ["plain", "plain_rewind", "ap_lite", "ap_pro", "no_rewind", "solo"]
+    run = made("smoke", {}, chain=chain, variants=variants, cycles=2, report_cycles=[2], seeds=1)
+    reported = [cell for cell in Plan(run.study).cells if cell.masks is not None]
+    goes_on = {cell.variant: cell.training.start.key == cell.masks.trained.key for cell in reported}
+    found = {(one.variant, one.against): one.fair for one in comparisons(run)}
+    assert {variant for variant, against in found if against == "plain"} == {*variants} - {"plain", "plain_rewind"}
+    for (variant, against), fair in found.items():
+        assert fair == (goes_on[variant] == goes_on[against])
+    for variant in ("ap_lite", "ap_pro", "no_rewind", "solo"):
+        assert ((variant, "plain_rewind") in found) == (goes_on[variant] == goes_on["plain_rewind"])
 
 
 def test_effort_is_told_by_variant_and_in_all(run: Gathered) -> None:

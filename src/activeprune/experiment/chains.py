@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar, cast
 
 from ..core.methods import METHODS
 from .steps import Init, Measure, Prune, Train
-from .study import Study, Variant
+from .study import Study, Variant, rewinds
 
 State = Init | Train
 Trunk = Literal["plain", "ap_pro", "literal"]
@@ -103,10 +103,9 @@ class _Line:
     def retrained(self, cycle: int, variant: Variant, masks: Prune | None, trunk: Trunk | None = None) -> Train:
         """The training that follows cycle k's pruning."""
         study, trunk = self.study, trunk or trunk_of(variant)
-        if variant == "no_rewind":
-            return Train(study.training, self.seed, self.trained(cycle, trunk), masks)
-        if variant == "plain" and self.chain in ("reinit", "continue"):
-            return Train(study.retraining, self.seed, self.trained(cycle, trunk), masks)
+        if not rewinds(self.chain, variant):
+            how = study.retraining if variant == "plain" else study.training
+            return Train(how, self.seed, self.trained(cycle, trunk), masks)
         if self.chain == "rewind":
             return Train(study.training, self.seed, self.rewind_state(), masks, first=study.from_epoch)
         start = self.initial(1) if self.chain == "at_init" else self.trained(cycle, trunk).start

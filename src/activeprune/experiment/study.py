@@ -20,9 +20,14 @@ Variant = Literal["plain", "plain_rewind", "ap_lite", "ap_pro", "ap_lite_literal
 Retrain = Literal["full", "finetune", "s_cyc"]
 Whole = Annotated[int, Field(strict=True, ge=0)]
 
-WITHOUT_AP = ("plain", "plain_rewind")
+WITHOUT_AP: tuple[Variant, ...] = ("plain", "plain_rewind")
 IMP_REWIND_EPOCH = 6  # the paper's
 MOST_CYCLES = 200  # the paper has 25 at most
+
+
+def rewinds(chain: Chain, variant: Variant) -> bool:
+    """Whether a variant's retraining starts where the training before it did; else it goes on from where that ended."""
+    return variant != "no_rewind" and not (variant == "plain" and chain in ("reinit", "continue"))
 
 
 class MethodChoice(Choice):

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from typing import Any
 
 from ..experiment.findings import Spread
-from .comparisons import accuracies
+from .comparisons import by_seed
 from .gathering import Gathered
 from .layout import Cell, Source, cell
 from .published import Published
@@ -67,12 +66,7 @@ def cell_text(run: Gathered, variant: str, cycle: int) -> str:
 
 def spread(run: Gathered, variant: str, cycle: int) -> Spread:
     """Accuracies over seeds."""
-    return spread_of(accuracies(run, variant, cycle).values())
-
-
-def spread_of(values: Iterable[float]) -> Spread:
-    """Of some values."""
-    return Spread.of(list(values))
+    return Spread.of([*by_seed(run, variant, cycle).values()])
 
 
 def record(run: Gathered, variant: str, cycle: int, paper: Published | None) -> dict[str, Any]:
@@ -88,7 +82,7 @@ def record(run: Gathered, variant: str, cycle: int, paper: Published | None) -> 
         "mean": ours.mean,
         "std": ours.std,
         "seeds": ours.seeds,
-        "values": accuracies(run, variant, cycle),
+        "values": by_seed(run, variant, cycle),
         "missing": " ".join(str(seed) for seed, one in trainings.items() if one.missing),
         "failed": " ".join(str(seed) for seed, one in trainings.items() if one.failure is not None),
         "paper_table": None if paper is None or value is None else paper.table_of(variant),

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from statistics import fmean
 from typing import Any
 
-from ..experiment.study import WITHOUT_AP
-from .gathering import Gathered
+from ..experiment.study import WITHOUT_AP, Study, Variant, rewinds
+from .gathering import Gathered, Training
 from .statistics import Paired, paired, together
 
-FAIR = (("ap_lite", "plain_rewind"), ("ap_pro", "plain_rewind"), ("no_rewind", "plain"))  # same start, same epochs
+Value = Callable[[Training], float | None]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A variant minus another one at a cycle. `relative` is the difference of the means over the other's mean."""
+    """A variant minus another one at a cycle.
+
+    It is `fair` if both start alike, and so are trained equally long. `relative` is the difference of the means over
+    the other's mean.
+    """
 
     variant: str
     against: str
@@ -24,11 +28,7 @@ class Comparison:
     densities: tuple[float | None, float | None]
     paired: Paired
     relative: float | None
-
-    @property
-    def fair(self) -> bool:
-        """Whether both start alike and are trained equally long."""
-        return (self.variant, self.against) in FAIR
+    fair: bool
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -36,33 +36,44 @@ class Comparison:
         return {**told, "density": self.densities[0], "relative": self.relative, **self.paired.as_dict()}
 
 
-def pairs(variants: Iterable[str]) -> list[tuple[str, str]]:
-    """Each AP variant and `plain`, and the fair pairs, as far as they were run.
-
-    >>> pairs(["plain", "plain_rewind", "ap_lite"])
-    [('ap_lite', 'plain'), ('ap_lite', 'plain_rewind')]
-    """
-    run = list(variants)
-    own = [variant for variant in run if variant not in WITHOUT_AP]
+def pairs(study: Study) -> list[tuple[Variant, Variant]]:
+    """Each AP variant and `plain`, and the fair pairs, as far as they are run."""
     return [
         (variant, against)
-        for variant in own
+        for variant in study.variants
         for against in WITHOUT_AP
-        if against in run and (against == "plain" or (variant, against) in FAIR)
+        if variant not in WITHOUT_AP
+        and against in study.variants
+        and (against == "plain" or fair(study, variant, against))
     ]
 
 
-def comparisons(run: Gathered) -> list[Comparison]:
+def fair(study: Study, variant: Variant, against: Variant) -> bool:
+    """Whether both are rewound before they are trained, or neither."""
+    return rewinds(study.which_chain, variant) == rewinds(study.which_chain, against)
+
+
+def accuracy(training: Training) -> float | None:
+    """On test images, if it is there."""
+    return training.accuracy
+
+
+def dead_units(training: Training) -> float | None:
+    """The dynamic dead-neuron rate by unit after training, if it was measured."""
+    return None if training.after is None else float(training.after["unit"]["dynamic"])
+
+
+def comparisons(run: Gathered, value: Value = accuracy) -> list[Comparison]:
     """All that a run allows, below λ = 100 %, with Holm's correction for their number."""
     cycles = [cycle for cycle in run.cycles if cycle]
-    made = [compared(run, *pair, cycle) for pair in pairs(run.study.variants) for cycle in cycles]
+    made = [compared(run, *pair, cycle, value) for pair in pairs(run.study) for cycle in cycles]
     tested = together([comparison.paired for comparison in made])
     return [replace(comparison, paired=found) for comparison, found in zip(made, tested, strict=True)]
 
 
-def compared(run: Gathered, variant: str, against: str, cycle: int) -> Comparison:
-    """One comparison of accuracies."""
-    first, second = accuracies(run, variant, cycle), accuracies(run, against, cycle)
+def compared(run: Gathered, variant: Variant, against: Variant, cycle: int, value: Value) -> Comparison:
+    """One comparison, by seed."""
+    first, second = (by_seed(run, which, cycle, value) for which in (variant, against))
     found = paired(first, second)
     return Comparison(
         variant=variant,
@@ -71,6 +82,7 @@ def compared(run: Gathered, variant: str, against: str, cycle: int) -> Compariso
         densities=(run.density(variant, cycle), run.density(against, cycle)),
         paired=found,
         relative=relative(found, second),
+        fair=fair(run.study, variant, against),
     )
 
 
@@ -81,9 +93,9 @@ def relative(found: Paired, base: dict[int, float]) -> float | None:
     return found.mean / below
 
 
-def accuracies(run: Gathered, variant: str, cycle: int) -> dict[int, float]:
-    """By seed, where there is one."""
-    return {seed: one.accuracy for seed, one in run.of(variant, cycle).items() if one.accuracy is not None}
+def by_seed(run: Gathered, variant: str, cycle: int, value: Value = accuracy) -> dict[int, float]:
+    """Where there is one."""
+    return {seed: found for seed, one in run.of(variant, cycle).items() if (found := value(one)) is not None}
 
 
 def effort_dict(run: Gathered) -> dict[str, Any]:

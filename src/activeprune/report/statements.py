@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any, Literal
 
 from .cells import number_cell
-from .comparisons import accuracies, comparisons
+from .comparisons import by_seed, comparisons
 from .gathering import Gathered
 from .layout import Cell, Source, cell, plain
 from .paper import published
@@ -140,7 +140,7 @@ def accuracy(
         says=f"{_experiment(table)}: {variant} against {against} at λ {printed:g} %",
         table=table,
         claimed=Interval(low / 100, (low if high is None else high) / 100),
-        values=accuracies,
+        values=by_seed,
         pairs=lambda runs: [((run, variant, cycle), (run, against, cycle)) for run in runs if _usual(run)],
         known=_compared,
     )
@@ -155,7 +155,7 @@ def worse_with_high_q(table: str, printed: float) -> Statement:
         says=f"{_experiment(table)}: ap_lite with q = 5 % against q = 2 % at λ {printed:g} %",
         table=table,
         claimed=Interval(change, change),
-        values=accuracies,
+        values=by_seed,
         pairs=lambda runs: [
             ((high, "ap_lite", cycle), (low, "ap_lite", cycle))
             for low in runs

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from itertools import product
 from typing import Any
 
-from ..experiment.study import WITHOUT_AP
 from .cells import (
     bare,
     best_of,
@@ -19,29 +18,29 @@ from .cells import (
     printed,
     record,
     spread,
-    spread_of,
 )
-from .comparisons import Comparison, comparisons
-from .gathering import Effort, Gathered, Training
+from .differences import paired_rates_table, paired_table, relative_table
+from .gathering import Effort, Gathered
 from .layout import BOLD, Cell, Piece, Section, Source, Table, cell, csv, latex, markdown
 from .packs import sittings
 from .published import Published
 from .published import accuracies as published_accuracies
-from .published import dead_rates as published_rates
+from .rates import dead_table, start_table
 from .sweeps import sweep_tables
-from .wording import MINUS, NONE, counted, duration, mean_std, percent, probability, signed, span
+from .wording import NONE, counted, duration
 
 __all__ = [
     "Section", "Table", "about", "accuracy_table", "csv", "dead_table", "effort_table", "latex", "markdown",
-    "paired_table", "paper_table", "relative_table", "section", "sweep_tables",
+    "paired_rates_table", "paired_table", "paper_table", "relative_table", "section", "start_table", "sweep_tables",
 ]  # fmt: skip
-
-KINDS = tuple(product(("unit", "channel"), ("static", "dynamic")))
 
 
 def section(run: Gathered) -> Section:
     """All tables of one run."""
-    made = (accuracy_table, paper_table, paired_table, relative_table, dead_table, effort_table, packs_table)
+    made = (
+        *(accuracy_table, paper_table, paired_table, relative_table),
+        *(dead_table, start_table, paired_rates_table, effort_table, packs_table),
+    )
     tables = tuple(table for make in made if (table := make(run)) is not None)
     return Section(f"{run.title}: {about(run)}", tables, tuple(_gaps(run)))
 
@@ -115,93 +114,6 @@ def paper_table(run: Gathered) -> Table | None:
     )
 
 
-def paired_table(run: Gathered) -> Table | None:
-    """Differences over common seeds; None where there is nothing to compare."""
-    made, heads = comparisons(run), columns(run)
-    if not made:
-        return None
-    notes = ["differences in percentage points over common seeds; 95 % interval and p of the paired t test"]
-    if tested := made[0].paired.comparisons:
-        notes.append(f"{counted(tested, 'comparison')} tested: p (Holm) is corrected for that")
-    notes.append(
-        "p (signs): exact sign-flip test, which asks for symmetric differences only; never below 2 / 2^n with n seeds"
-    )
-    if fair := _named(one for one in made if one.fair):
-        notes.append(f"{fair}: fair, with the same start and the same number of epochs")
-    if run.study.which_chain == "reinit" and (other := _named(one for one in made if not one.fair)):
-        notes.append(
-            f"{other}: the paper's own comparison; under chain reinit it sets one training from the start against "
-            "two in a row, the second of which goes on from where the first ended"
-        )
-    return Table(
-        name="paired",
-        title=f"{run.title}: paired differences of test accuracy",
-        head=("difference", "λ", "mean", "95 % interval", "p (t)", "p (Holm)", "p (signs)", "seeds", "verdict"),
-        rows=tuple(_paired_cells(run, one, bare(heads[one.cycle])) for one in made),
-        notes=tuple(notes),
-        records=tuple({"run": run.title, **_flat(one)} for one in made),
-    )
-
-
-def relative_table(run: Gathered) -> Table | None:
-    """Improvement over `plain` as the paper counts it; what no corrected test supports stands in brackets."""
-    made = {(one.variant, one.cycle): one for one in comparisons(run) if one.against == "plain"}
-    if not made:
-        return None
-    heads, paper = columns(run), published_accuracies(run.study)
-    variants = [variant for variant in run.study.variants if variant not in WITHOUT_AP]
-    rows = [
-        (cell(f"{variant}, here"), *(_relative_cell(run, made[variant, k]) for k in heads if k)) for variant in variants
-    ]
-    for variant in variants:
-        theirs = [_paper_relative(paper, variant, cycle) for cycle in heads if cycle]
-        if any(one is not None for one in theirs):
-            rows.append((cell(f"{variant}, paper"), *(cell(signed(one, 1)) for one in theirs)))
-    return Table(
-        name="relative",
-        title=f"{run.title}: improvement over plain in % of its accuracy",
-        head=("variant", *(head for cycle, head in heads.items() if cycle)),
-        rows=tuple(rows),
-        notes=(
-            "in brackets: the paired 95 % interval contains 0, or does after Holm's correction, or there is none, "
-            "so no improvement is claimed",
-        ),
-    )
-
-
-def dead_table(run: Gathered) -> Table | None:
-    """Dead-neuron rates after training, beside the paper's dynamic ones; None where they are not measured."""
-    if "dnr" not in run.study.measure:
-        return None
-    heads, paper = columns(run), published_rates(run.study)
-    rows, records = [], []
-    for variant, cycle in product(run.study.variants, heads):
-        rates = {kind: spread_of(_rates(run.of(variant, cycle), *kind)) for kind in KINDS}
-        theirs = None if paper is None else paper.spread(variant, cycle)
-        ours, source = rates["unit", "dynamic"], Source(run.title, variant, cycle)
-        row = [cell(variant), density_cell(run, variant, cycle, bare(heads[cycle]))]
-        row += [number_cell(text, source) for text in (*map(mean_std, rates.values()), str(ours.seeds))]
-        if paper is not None:
-            row += [cell(printed(theirs)), number_cell(difference_text(ours, theirs), source)]
-        rows.append(tuple(row))
-        told = {f"{of}_{what}": rate.mean for (of, what), rate in rates.items()}
-        records.append({"run": run.title, "variant": variant, "cycle": cycle, **told, "seeds": ours.seeds})
-    notes = ["unit: every value after an activation is a neuron; channel: a whole map is one"]
-    if paper is not None:
-        notes += ["the paper does not say which it counts; the difference is that of units", *paper.notes]
-    return Table(
-        name="dead",
-        title=f"{run.title}: dead neurons after training in %, mean ± standard deviation",
-        head=(
-            *("variant", "λ", *(f"{of} {what}" for of, what in KINDS), "seeds"),
-            *(() if paper is None else ("paper, dynamic", "unit dynamic − paper")),
-        ),
-        rows=tuple(rows),
-        notes=tuple(notes),
-        records=tuple(records),
-    )
-
-
 def effort_table(run: Gathered) -> Table:
     """Trainings and device time of each variant."""
     efforts = {variant: (effort, Source(run.title, variant)) for variant, effort in run.effort.items()}
@@ -252,54 +164,6 @@ def _accuracy_cell(run: Gathered, variant: str, cycle: int, best: float | None) 
 def _name(paper: Published) -> str:
     """Table 1, ablation resnet20, q sweep vgg19."""
     return paper.name.replace("table", "table ").replace("_", " ")
-
-
-def _paired_cells(run: Gathered, one: Comparison, head: str) -> tuple[Cell, ...]:
-    found, sides = one.paired, _sides(run, one)
-    density, (first, second) = density_cell(run, one.variant, one.cycle, head), one.densities
-    if first is not None and second is not None and first != second:
-        density += number_cell(f", but {percent(first)} against {percent(second)}", *sides)
-    p_values = map(probability, (found.p, found.p_holm, found.p_exact))
-    numbers = (signed(found.mean), span(found.interval), *p_values, str(found.seeds))
-    return (
-        cell(_named([one])),
-        density,
-        *(number_cell(text, *sides) for text in numbers),
-        cell(found.verdict),
-    )
-
-
-def _named(made: Iterable[Comparison]) -> str:
-    return ", ".join(dict.fromkeys(f"{one.variant} {MINUS} {one.against}" for one in made))
-
-
-def _sides(run: Gathered, one: Comparison) -> tuple[Source, ...]:
-    """What a difference is taken between."""
-    return tuple(Source(run.title, variant, one.cycle) for variant in (one.variant, one.against))
-
-
-def _flat(one: Comparison) -> dict[str, Any]:
-    told = one.as_dict()
-    low, high = told.pop("interval") or (None, None)
-    return {**told, "low": low, "high": high}
-
-
-def _relative_cell(run: Gathered, one: Comparison) -> Cell:
-    text = signed(one.relative, 1)
-    shown = text if one.relative is None or one.paired.shown else f"({text})"
-    return number_cell(shown, *_sides(run, one))
-
-
-def _paper_relative(paper: Published | None, variant: str, cycle: int) -> float | None:
-    """None as well where the two stand in different tables, whose AP-Lite differs: the paper does not compare them."""
-    if paper is None or variant in paper.borrowed:
-        return None
-    own, base = paper.value(variant, cycle), paper.value("plain", cycle)
-    return None if own is None or base is None else own.mean / base.mean - 1
-
-
-def _rates(trainings: Mapping[int, Training], of: str, what: str) -> list[float]:
-    return [one.after[of][what] for one in trainings.values() if one.after is not None]
 
 
 def _effort_texts(effort: Effort) -> tuple[str, ...]:
