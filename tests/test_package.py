@@ -29,46 +29,44 @@ def imports_of(path: Path) -> set[str]:
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else []
-            found.add(".".join([*base, *([node.module] if node.module else [])]))
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            found |= {module} if node.module else {f"{module}.{alias.name}" for alias in node.names}
     return found
 
 
-MAY_IMPORT = {  # each room, and the rooms of this package that it may look into
-    "core": set(),
-    "extras": {"core"},
-    "machine": {"core"},
-    "neurons": {"core"},
-    "networks": {"core", "extras"},
-    "data": {"core", "extras"},
-    "training": {"core", "networks", "data", "neurons", "machine"},
-    "experiment": {"", "core", "extras", "networks", "data", "neurons", "training", "machine"},
-    "report": {"core", "networks", "experiment"},
-    "bench": {"core", "data", "networks", "neurons", "training"},
-    "__init__": {"", "core", "networks", "neurons", "experiment"},
-    "cli": {
-        "",
-        "core",
-        "extras",
-        "machine",
-        "networks",
-        "neurons",
-        "data",
-        "training",
-        "experiment",
-        "report",
-        "bench",
-    },
-    "__main__": {"cli"},
-}  # fmt: skip
+def arrows() -> dict[str, set[str]]:
+    """Each room, and the rooms of this package that it imports, as the table of docs/architecture.md says."""
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    _, _, below = page.partition("| in `src/activeprune/` | what is in it | imports |\n|---|---|---|\n")
+    rows = [line.strip("| ").split(" | ") for line in below.partition("\n\n")[0].splitlines()]
+    return {
+        room.strip("`"): {name.strip(" |") for name in row[2].split(",")} if len(row) == 3 else set()
+        for row in rows
+        for room in row[0].split(", ")
+    }
+
+
+def rooms_of(path: Path) -> set[str]:
+    """The other rooms that a file imports; the package's version is in none."""
+    room = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+    inside = {name.split(".")[1] for name in imports_of(path) if name.startswith("activeprune.")}
+    return inside - {room, "__version__"}
 
 
 @pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
 def test_arrows_point_one_way(path: Path) -> None:
-    room = path.relative_to(SOURCE).parts[0].removesuffix(".py")
-    inside = {
-        name.removeprefix("activeprune").strip(".") for name in imports_of(path) if name.startswith("activeprune")
-    }
-    assert {name.partition(".")[0] for name in inside} - {room} <= MAY_IMPORT[room]
+    assert rooms_of(path) <= arrows()[path.relative_to(SOURCE).parts[0].removesuffix(".py")]
+
+
+def test_the_table_of_arrows_has_none_too_many_and_none_that_leads_back() -> None:
+    real: dict[str, set[str]] = {}
+    for path in SOURCE.rglob("*.py"):
+        real.setdefault(path.relative_to(SOURCE).parts[0].removesuffix(".py"), set()).update(rooms_of(path))
+    assert arrows() == real
+    left = dict(real)
+    while lowest := [room for room, imported in left.items() if not imported & set(left)]:
+        left = {room: imported for room, imported in left.items() if room not in lowest}
+    assert not left
 
 
 @pytest.mark.parametrize("path", sorted((SOURCE / "core").rglob("*.py")), ids=lambda path: path.name)

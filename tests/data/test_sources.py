@@ -10,7 +10,7 @@ import torch
 from sklearn.datasets import load_digits
 
 import activeprune as ap
-from activeprune.data import DATASETS, Dataset, dataset, find, load
+from activeprune.data import DATASETS, Dataset, Outline, dataset, find, load, outline
 from activeprune.data.sources import Source
 from tests.data.makers import noise
 
@@ -25,7 +25,7 @@ def no_loader(path: Path | None = None) -> str:
 
 
 def test_all_of_them_are_listed_with_a_line() -> None:
-    assert set(DATASETS) == {"cifar10", "cifar100", "digits", "imagefolder"}
+    assert set(DATASETS) >= {"cifar10", "cifar100", "digits", "imagefolder"}
     assert all(DATASETS[name].summary for name in DATASETS)
 
 
@@ -59,6 +59,23 @@ def test_a_loader_takes_a_path_and_has_a_name() -> None:
         Source("mine", lambda: load("digits"))
     with pytest.raises(ap.InputError, match="a name in quotation marks"):
         dataset(mine)  # type: ignore[arg-type]
+
+
+def test_what_images_look_like_is_known_without_them(tmp_path: Path) -> None:
+    assert outline("cifar10", tmp_path / "nowhere") == ((3, 32, 32), 10)
+    assert outline("imagefolder") == ((3, 224, 224), 1000)
+    for name in ("cat", "dog", ".hidden"):
+        (tmp_path / "train" / name).mkdir(parents=True)
+    assert outline("imagefolder", tmp_path).classes == 2
+    assert outline("tests.data.test_sources:mine") == ((3, 32, 32), 2)  # nobody told: it is loaded
+
+
+def test_a_registration_that_tells_otherwise_than_the_data_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DATASETS, "_known", {**DATASETS._known})
+    monkeypatch.setattr(DATASETS, "_origin", {**DATASETS._origin})
+    dataset("wrong", outline=Outline((3, 32, 32), 3))(mine)
+    with pytest.raises(ap.InputError, match=r"'wrong' is registered with .*classes=3.* loader returns .*classes=2"):
+        load("wrong")
 
 
 def test_digits_are_scikit_learns_without_loss() -> None:

@@ -17,7 +17,7 @@ from activeprune.experiment.reading import (
 )  # fmt: skip
 from activeprune.training import Training
 
-SECTION_7 = {
+PAPERS_AND_OURS = {
     *(f"table{n}" for n in range(1, 7)), "ablation-resnet20", "ablation-vgg19", "dnr-resnet20", "dnr-vgg19",
     "one-shot-resnet20", "resnet20-standard", "demo", "smoke", "figure1", "figure2", "grid-search", "q-sweep-resnet20",
     "q-sweep-vgg19",
@@ -25,7 +25,7 @@ SECTION_7 = {
 
 
 def test_every_study_is_there_and_says_what_it_is() -> None:
-    assert set(study_names()) == SECTION_7
+    assert set(study_names()) >= PAPERS_AND_OURS
     assert all(about and not about.startswith("#") for about in study_names().values())
 
 

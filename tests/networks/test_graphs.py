@@ -4,26 +4,35 @@ import pytest
 import torch
 
 import activeprune as ap
+from tests.networks.test_networks import SIZES
 from tests.replay import changed_by_graph, changed_by_replay, randomised, weighted_modules
 
 IDENTITY = "identity"
+BY_HAND = {"resnet20", "vgg19", "vgg19_139m", "densenet40", "mobilenetv2", "resnet50", "vit_b16"}  # below
+OTHERS = [(name, shape) for name, _, shape, _ in SIZES if name not in BY_HAND]
 
 
-def check(name: str, size: int, layers: int | None = None, **options) -> ap.WeightGraph:
+def check(name: str, size: int, layers: int | None = None, channels: int = 3, **options) -> ap.WeightGraph:
     """No barrier, every prunable weight there, and for some channels of every layer the right neighbours."""
     model = randomised(ap.build(name, **options))
-    image = torch.randn(1, 3, size, size, generator=torch.Generator().manual_seed(1))
+    image = torch.randn(1, channels, size, size, generator=torch.Generator().manual_seed(1))
     graph = ap.trace(model, image)
     assert graph.barriers == ()
     assert set(graph.layers) == set(ap.Masks.dense(model))
     for layer, module in list(weighted_modules(model).items())[:: 1 if layers is None else -layers]:
         outputs = module.weight.shape[0]
-        channels = {outputs - 1, outputs * 5 // 7}
+        changed = {outputs - 1, outputs * 5 // 7}
         if layer.endswith("qkv.weight"):  # queries and keys change how tokens are weighted: no channel of their own
-            channels = {outputs - 1, outputs * 2 // 3}
-        for channel in channels:
+            changed = {outputs - 1, outputs * 2 // 3}
+        for channel in changed:
             assert changed_by_graph(graph, layer, channel) == changed_by_replay(model, image, layer, channel)
     return graph
+
+
+@pytest.mark.parametrize(("name", "shape"), OTHERS, ids=[name for name, _ in OTHERS])
+def test_every_network_that_has_no_test_of_its_own(name: str, shape: tuple[int, int, int]) -> None:
+    channels, _, size = shape
+    check(name, size, channels=channels)
 
 
 @pytest.mark.parametrize("shortcut", ["conv", "pad"])
@@ -33,10 +42,6 @@ def test_resnet20(shortcut: str) -> None:
     entry = {"blocks.3.conv1.weight", "blocks.3.shortcut.0.weight" if shortcut == "conv" else IDENTITY}
     assert graph.reading("blocks.2.conv2.weight") == entry
     assert graph.feeding("fc.weight") == {"blocks.8.conv2.weight", IDENTITY}
-
-
-def test_resnet8() -> None:
-    check("resnet8", 8)
 
 
 def test_vgg19() -> None:

@@ -11,7 +11,7 @@ import activeprune as ap
 from activeprune.networks import NETWORKS, network
 from activeprune.networks.initial import initial
 
-# name, classes, input, parameters as the literature counts them
+# name, classes, input, parameters as the literature counts them; tests/networks/test_graphs.py goes through them, too
 SIZES = [
     ("resnet8", 10, (3, 8, 8), 78_042),
     ("resnet20", 10, (3, 32, 32), 272_474),  # 269,722 with padded shortcuts, and two 1x1 convolutions with batch-norm
@@ -50,7 +50,7 @@ def test_the_same_for_the_large_ones(name: str, classes: int, shape: tuple[int, 
 
 
 def test_all_of_them_are_listed_with_a_line() -> None:
-    assert {row[0] for row in SIZES + LARGE} == set(NETWORKS)
+    assert {row[0] for row in SIZES + LARGE} == set(NETWORKS), "a network needs a line in SIZES (or LARGE) above"
     assert all(NETWORKS[name].summary for name in NETWORKS)
 
 

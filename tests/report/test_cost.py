@@ -1,12 +1,16 @@
 """What networks cost, against counts by hand and numbers of the literature."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
 
 import activeprune as ap
+from activeprune.data import Dataset
 from activeprune.experiment.reading import read_study
 from activeprune.report.cost import Cost, Layer, cost, layers_of, layers_of_study
+from tests.data.makers import noise
 
 
 def on_meta(name: str, **options: int) -> nn.Module:
@@ -81,9 +85,27 @@ def test_grouped_convolutions_and_attention() -> None:
     assert sum(layer.weights for layer in found.values()) == 4 * 16 * 16 + 2 * 16 * 32
 
 
-def test_data_that_cannot_be_had_give_no_cost(monkeypatch: pytest.MonkeyPatch) -> None:
-    study = read_study("demo")
-    monkeypatch.setattr("activeprune.report.cost.IMAGES", {})
-    assert layers_of_study(study) is not None  # digits come with the library
-    monkeypatch.setattr(type(study.training), "dataset", lambda self: 1 / 0)
-    assert layers_of_study(study) is None
+def mine(path: Path | None = None) -> Dataset:
+    """Data that nobody has registered: only their loader knows what they look like."""
+    if path is None:
+        raise ap.InputError("not here")
+    return Dataset("mine", ("a", "b"), noise(4, 2, (1, 8, 8)), noise(4, 2, (1, 8, 8)))
+
+
+def test_data_of_ones_own_are_looked_at_and_give_no_cost_where_they_cannot_be_had() -> None:
+    study = read_study("demo", {"data": "tests.report.test_cost:mine", "data.path": "/here"})
+    layers = layers_of_study(study)
+    assert layers is not None
+    assert layers["fc.weight"].weights == 64 * 2
+    assert layers_of_study(read_study("demo", {"data": "tests.report.test_cost:mine"})) is None
+
+
+def test_a_skeleton_is_the_network_that_is_trained() -> None:
+    """The same weights by name and shape, on no device, from what the data are known to be."""
+    training = read_study("demo").training
+    dataset = training.dataset()
+    real = training.build(len(dataset.classes), dataset.channels)
+    assert training.outline() == ((1, 8, 8), 10)
+    skeleton = training.skeleton()
+    assert all(parameter.is_meta for parameter in skeleton.parameters())
+    assert {n: p.shape for n, p in skeleton.named_parameters()} == {n: p.shape for n, p in real.named_parameters()}

@@ -8,12 +8,11 @@ from activeprune.experiment.reading import read_grid, read_study, study_names
 from activeprune.report.paper import published, tables
 from activeprune.report.published import Published, accuracies, cycle_of, dead_rates
 
-MATCHES = {
+MATCHES = {  # a study that is not named here has no table in the paper
     **{f"table{number}": f"table{number}" for number in range(1, 7)},
     "resnet20-standard": "table1", "figure1": "table1", "figure2": "table2", "dnr-resnet20": "table1",
     "dnr-vgg19": "table2", "ablation-resnet20": "ablation_resnet20", "ablation-vgg19": "ablation_vgg19",
     "q-sweep-resnet20": "q_sweep_resnet20", "q-sweep-vgg19": "q_sweep_vgg19", "grid-search": "q_sweep_resnet20",
-    "demo": None, "smoke": None, "one-shot-resnet20": None,
 }  # fmt: skip
 
 
@@ -23,7 +22,7 @@ def name_of(found: Published | None) -> str | None:
 
 @pytest.mark.parametrize("name", study_names())
 def test_every_study_of_the_library_finds_its_table(name: str) -> None:
-    assert {name_of(accuracies(study)) for study in read_grid(name).values()} == {MATCHES[name]}
+    assert {name_of(accuracies(study)) for study in read_grid(name).values()} == {MATCHES.get(name)}
 
 
 @pytest.mark.parametrize("name", tables())

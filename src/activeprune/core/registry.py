@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from pkgutil import iter_modules
 from typing import Any, Generic, TypeVar
 
 from .errors import InputError, unknown
@@ -83,6 +84,15 @@ class Registry(Mapping[str, T], Generic[T]):
 
     def _offered(self) -> dict[str, EntryPoint]:
         return {point.name: point for point in entry_points(group=self.group)}
+
+
+def import_files_of(package: str, folders: Iterable[str]) -> None:
+    """Imports every file of a package (`__name__`, `__path__`), so that what it registers is known.
+
+    It is called at the end of the package's own file, where all that the others ask of it is there.
+    """
+    for module in iter_modules(folders):
+        import_module(f"{package}.{module.name}")
 
 
 def origin_of(function: Callable[..., Any]) -> str:

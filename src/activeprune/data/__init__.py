@@ -1,18 +1,19 @@
 """Data sets, found by name; their splits; and the batches that a training sees.
 
 A data set is a loader `load(path=None)` that returns a `Dataset`, registered by `@dataset("name")`; one's own needs no
-registration: `load("package.module:loader")`.
+registration: `load("package.module:loader")`. Every file of this folder is imported here, so a new data set is a new
+function in one file and nothing else.
 """
 
-from . import cifar, digits  # noqa: F401  # they register themselves, as imagefolder does
+from ..core.registry import import_files_of
 from .augment import AUGMENTATIONS, Augmentation, Draws, augmented, draws
 from .feeding import feed
 from .feeds import Feed, Part
 from .imagefolder import fingerprint
-from .images import Dataset, Files, Images
+from .images import Dataset, Files, Images, Outline
 from .in_memory import InMemory, Shelf, shown
 from .normalise import IMAGENET, Normalisation, normalised, resized, scaled, statistics
-from .sources import DATASETS, Source, dataset, find, load
+from .sources import DATASETS, Source, dataset, find, load, outline
 from .splits import Split, split, stratified
 from .streamed import Streamed
 
@@ -28,6 +29,7 @@ __all__ = [
     "Images",
     "InMemory",
     "Normalisation",
+    "Outline",
     "Part",
     "Shelf",
     "Source",
@@ -41,6 +43,7 @@ __all__ = [
     "fingerprint",
     "load",
     "normalised",
+    "outline",
     "resized",
     "scaled",
     "shown",
@@ -48,3 +51,5 @@ __all__ = [
     "statistics",
     "stratified",
 ]
+
+import_files_of(__name__, __path__)

@@ -14,7 +14,7 @@ from ..core.errors import InputError
 from . import cache
 from .decode import opened, pixels_of
 from .download import downloaded
-from .images import Dataset, Files, Images, in_range
+from .images import Dataset, Files, Images, Outline, in_range
 from .pickles import checked_bytes, text, unpickled
 from .releases import CIFAR10, CIFAR100, Release
 from .sources import dataset
@@ -23,13 +23,13 @@ from .tree import check_complete, listing
 SHAPE = (3, 32, 32)
 
 
-@dataset("cifar10", same_everywhere=True)
+@dataset("cifar10", same_everywhere=True, outline=Outline(SHAPE, 10))
 def cifar10(path: Path | None = None) -> Dataset:
     """60,000 colour images, 32 × 32, in 10 classes; fetched from their makers if no path says where they are."""
     return _loaded("cifar10", CIFAR10, path)
 
 
-@dataset("cifar100", same_everywhere=True)
+@dataset("cifar100", same_everywhere=True, outline=Outline(SHAPE, 100))
 def cifar100(path: Path | None = None) -> Dataset:
     """60,000 colour images, 32 × 32, in 100 classes; fetched from their makers if no path says where they are."""
     return _loaded("cifar100", CIFAR100, path)

@@ -8,14 +8,14 @@ import torch
 
 from ..core.errors import InputError
 from ..core.randomness import generator
-from .images import Dataset, Images
+from .images import Dataset, Images, Outline
 from .sources import dataset
 from .splits import stratified
 
 GREY_STEP = 15  # scikit-learn counts 0..16; times 15 that is 0..240, and no two grey levels fall together
 
 
-@dataset("digits", same_everywhere=True)
+@dataset("digits", same_everywhere=True, outline=Outline((1, 8, 8), 10))
 def digits(path: Path | None = None) -> Dataset:
     """1,797 handwritten digits, 8 × 8 grey; they come with the library."""
     from sklearn.datasets import load_digits  # type: ignore[import-untyped]  # a second to import

@@ -13,11 +13,13 @@ from pathlib import Path
 from ..core.errors import InputError, listed
 from . import cache
 from .decode import opened, pixels_of
-from .images import Dataset, Files
+from .feeding import RESOLUTION
+from .images import Dataset, Files, Outline
 from .sources import dataset
 from .tree import Listing, check_complete, class_folders, listing
 
 HELD_OUT = ("val", "validation", "test")
+USUAL = Outline((3, RESOLUTION, RESOLUTION), 1000)  # ImageNet
 AT_ONCE = 10_000  # images that are checked between two lines of progress
 
 
@@ -27,7 +29,13 @@ def fingerprint(folder: Path | str) -> str:
     return _digest(train, test)
 
 
-@dataset("imagefolder", fingerprint=fingerprint)
+def _outline(path: Path | None) -> Outline:
+    """The classes are counted; where there is no folder they are ImageNet's."""
+    classes = 0 if path is None else len(class_folders(path / "train"))
+    return USUAL._replace(classes=classes or USUAL.classes)
+
+
+@dataset("imagefolder", fingerprint=fingerprint, outline=_outline)
 def imagefolder(path: Path | None = None) -> Dataset:
     """Image files in train/<class>/ and val/<class>/ (or validation/, test/), decoded while training."""
     if path is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -12,6 +13,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..core.errors import InputError, listed
+
+
+class Outline(NamedTuple):
+    """What can be known of a data set before any image is there: channels, height and width of one, and the classes."""
+
+    shape: tuple[int, int, int]
+    classes: int
 
 
 @dataclass(frozen=True, eq=False)

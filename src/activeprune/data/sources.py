@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from ..core.errors import InputError
 from ..core.registry import Registry, check_options, options_of, origin_of, summary_of
-from .images import Dataset
+from .images import Dataset, Images, Outline
 
 Loader = TypeVar("Loader", bound=Callable[..., Dataset])
 
@@ -27,6 +27,7 @@ class Source:
     same_everywhere: bool = False  # whether its name says what the data are; else where they are is part of that
     fingerprint: Callable[[Path], str] | None = None  # of a folder whose content says what the data are
     version: int = 1  # counted up when it loads other data: results are kept by it
+    outline: Outline | Callable[[Path | None], Outline] | None = None  # what a report may say without the data
 
     def __post_init__(self) -> None:
         if "path" not in inspect.signature(self.loader).parameters:
@@ -52,17 +53,19 @@ def dataset(
     same_everywhere: bool = False,
     fingerprint: Callable[[Path], str] | None = None,
     version: int = 1,
+    outline: Outline | Callable[[Path | None], Outline] | None = None,
 ) -> Callable[[Loader], Loader]:
     """Registers a loader under `name`.
 
     Results are kept by what they were computed from: the name alone for data that are `same_everywhere`, what
     `fingerprint(path)` returns for a folder that is known by its content, else the name and the path; and `version`,
-    to be counted up when the loader's code changes what it loads.
+    to be counted up when the loader's code changes what it loads. `outline` (or what it returns for a path) tells the
+    shape of an image and the number of classes, so that a report can count multiply-adds where the images are not.
     """
     DATASETS.check_name(name)
 
     def register(loader: Loader) -> Loader:
-        DATASETS.add(name, Source(name, loader, same_everywhere, fingerprint, version), origin_of(loader))
+        DATASETS.add(name, Source(name, loader, same_everywhere, fingerprint, version, outline), origin_of(loader))
         return loader
 
     return register
@@ -85,4 +88,24 @@ def load(name: str, path: Path | str | None = None, **options: Any) -> Dataset:
     loaded = found.loader(path=None if path is None else Path(path).expanduser(), **options)
     if not isinstance(loaded, Dataset):
         raise InputError(f"data set {name!r}: its loader must return a Dataset, not {type(loaded).__name__}")
+    if isinstance(found.outline, Outline) and found.outline != (real := _outline_of(loaded)):
+        raise InputError(f"data set {name!r} is registered with {found.outline}, and its loader returns {real}")
     return loaded
+
+
+def outline(name: str, path: Path | None = None) -> Outline:
+    """Shape of an image and number of classes; the data are loaded only where the registration does not tell.
+
+    >>> outline("cifar100")
+    Outline(shape=(3, 32, 32), classes=100)
+    """
+    told = find(name).outline
+    if told is None:
+        return _outline_of(load(name, path))
+    return told if isinstance(told, Outline) else told(path)
+
+
+def _outline_of(dataset: Dataset) -> Outline:
+    if not isinstance(dataset.train, Images):
+        raise InputError(f"data set {dataset.name!r}: files of any size have no shape in common")
+    return Outline(dataset.train.shape, len(dataset.classes))

@@ -9,14 +9,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
-from pkgutil import iter_modules
 from typing import Any, Literal, TypeVar, get_args
 
 from torch import nn
 
 from ..core.errors import InputError, unknown
-from ..core.registry import Registry, check_options, options_of, origin_of, summary_of
+from ..core.registry import Registry, check_options, import_files_of, options_of, origin_of, summary_of
 
 Init = Literal["kaiming_normal", "native"]
 Builder = TypeVar("Builder", bound=Callable[..., nn.Module])
@@ -80,5 +78,4 @@ def build(name: str, num_classes: int = 10, **options: Any) -> nn.Module:
     return found.builder(num_classes=num_classes, **options)
 
 
-for _module in iter_modules(__path__):
-    import_module(f"{__name__}.{_module.name}")
+import_files_of(__name__, __path__)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,12 +13,9 @@ from torch.overrides import TorchFunctionMode
 
 from ..core.prunable import standard_names
 from ..experiment.study import Study
-from ..networks import build, find
 
 BYTES_OF_A_WEIGHT = 4  # float32
-IMAGENET_CLASSES = 1000
 CHANNEL_AXIS: dict[Any, int] = {F.linear: -1, F.conv1d: 1, F.conv2d: 1, F.conv3d: 1}  # of what comes out
-IMAGES = {"digits": ((1, 8, 8), 10), "cifar10": ((3, 32, 32), 10), "cifar100": ((3, 32, 32), 100)}  # shape, classes
 
 Shape = tuple[int, int, int]
 
@@ -82,41 +78,10 @@ def layers_of(model: nn.Module, shape: Shape) -> dict[str, Layer]:
 def layers_of_study(study: Study) -> dict[str, Layer] | None:
     """Of a study's network on its images; None where the images or the network are not at hand, or not understood."""
     try:
-        shape, classes = _images(study)
-        layers = layers_of(_network(study, shape, classes), shape)
+        layers = layers_of(study.training.skeleton(), study.training.outline().shape)
     except Exception:  # a network or a loader of somebody else's may raise anything: then there is no cost to show
         return None
     return layers if layers and all(layer.uses for layer in layers.values()) else None
-
-
-def _images(study: Study) -> tuple[Shape, int]:
-    """Shape and number of classes; data that everybody knows need not be there, and no image is looked at."""
-    data, resolution = study.training.data, study.training.resolution
-    if data.name == "imagefolder":
-        shape, classes = (3, 224, 224), _folders(data.path) or IMAGENET_CLASSES
-    elif data.name in IMAGES:
-        shape, classes = IMAGES[data.name]
-    else:
-        dataset = study.training.dataset()
-        channels, height, width = dataset.train.shape  # type: ignore[union-attr]  # files of unequal size have none
-        shape, classes = (channels, height, width), len(dataset.classes)
-    return (shape if resolution is None else (shape[0], resolution, resolution)), classes
-
-
-def _folders(path: Any) -> int:
-    train = Path(path or "") / "train"
-    return sum(entry.is_dir() for entry in train.iterdir()) if path is not None and train.is_dir() else 0
-
-
-def _network(study: Study, shape: Shape, classes: int) -> nn.Module:
-    """On the meta device, without pretrained weights."""
-    network = study.training.network
-    options = {name: value for name, value in network.options if name != "pretrained"}
-    given = {"in_channels": shape[0], "resolution": study.training.resolution}
-    offered = find(network.name).options
-    options |= {n: v for n, v in given.items() if n in offered and n not in options and v is not None}
-    with torch.device("meta"):
-        return build(network.name, classes, **options)
 
 
 class _Uses(TorchFunctionMode):

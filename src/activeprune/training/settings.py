@@ -9,14 +9,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
+import torch
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 from torch import nn
 
 from ..core.errors import InputError, unknown
 from ..core.registry import check_options
-from ..data import DATASETS, Augmentation, Dataset, Feed, Normalisation, load, split
+from ..data import DATASETS, Augmentation, Dataset, Feed, Normalisation, Outline, load, split
 from ..data import feed as feed_of
-from ..networks import NETWORKS, Init
+from ..data import outline as outline_of
+from ..networks import NETWORKS, Init, build
 from ..networks.initial import initial
 from .duration import Duration, Length
 from .result import EarlyStop
@@ -224,6 +226,22 @@ class Training(Settings):
 
     def build(self, num_classes: int, channels: int, seed: int = 0, cycle: int = 1) -> nn.Module:
         """The network for such data, with the weights that (seed, cycle) gives it."""
+        return initial(self.network.name, num_classes, seed, cycle, self.init, **self._options(channels))
+
+    def skeleton(self) -> nn.Module:
+        """The network for its data, without weights (on the meta device), and without the data if they are known."""
+        shape, classes = self.outline()
+        options = {name: value for name, value in self._options(shape[0]).items() if name != "pretrained"}
+        with torch.device("meta"):
+            return build(self.network.name, classes, **options)
+
+    def outline(self) -> Outline:
+        """Shape of the images that the network sees, and the number of classes."""
+        (channels, height, width), classes = outline_of(self.data.name, self.data.path)
+        return Outline((channels, self.resolution or height, self.resolution or width), classes)
+
+    def _options(self, channels: int) -> dict[str, Any]:
+        """What the network is built with for images of so many channels: its own options, and what the data tell."""
         options: dict[str, Any] = dict(self.network.options)
         offered = NETWORKS.find(self.network.name).options
         if "in_channels" in offered:
@@ -235,7 +253,7 @@ class Training(Settings):
             raise InputError(f"{name} takes images of {taken} channels, and {self.data.name} has {channels}")
         if self.resolution is not None and options.get("resolution", self.resolution) != self.resolution:
             raise InputError(f"resolution = {self.resolution}, and that of {name} is {options['resolution']}")
-        return initial(name, num_classes, seed, cycle, self.init, **options)
+        return options
 
     def dataset(self) -> Dataset:
         """Its data."""

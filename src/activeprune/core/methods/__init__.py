@@ -15,15 +15,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib import import_module
-from pkgutil import iter_modules
 from typing import Any, Literal, TypeVar, get_args
 
 from torch import Tensor
 
 from ..errors import InputError, listed, unknown
 from ..evidence import Evidence
-from ..registry import Registry, origin_of, summary_of
+from ..registry import Registry, import_files_of, origin_of, summary_of
 
 Scope = Literal["global", "layer"]
 Chain = Literal["reinit", "rewind", "continue", "at_init"]
@@ -144,5 +142,4 @@ def method(
     return register
 
 
-for _module in iter_modules(__path__):
-    import_module(f"{__name__}.{_module.name}")
+import_files_of(__name__, __path__)
