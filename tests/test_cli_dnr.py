@@ -182,7 +182,7 @@ def test_no_file_of_weights_runs_anything_unfolds_or_is_half_believed(
 
     files: dict[str, tuple[Callable[[Path], object], str]] = {
         "trap.pt": (changed(Trap(tmp_path / "sprung")), "it asks for posix.mkdir, which no weights need"),
-        "trap.pkl": (lambda path: path.write_bytes(pickle.dumps(Trap(tmp_path / "sprung"))), "no weights need"),
+        "trap.pkl": (lambda path: path.write_bytes(pickle.dumps(Trap(tmp_path / "sprung"), 2)), "no weights need"),
         "opcodes.pkl": (lambda path: path.write_bytes(b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n)R."), "no weights"),
         "bomb.pt": (compressed, "is compressed, and would unfold to 40"),
         "number.pt": (lambda path: torch.save({1: bias}, path), "holds no state dict"),
