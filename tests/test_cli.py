@@ -165,3 +165,21 @@ def test_bench_dnr_times_looks_during_a_training(monkeypatch: pytest.MonkeyPatch
     rows = list(bench_dnr.looks("resnet8", [1, 2], torch.device("cpu")))
     assert [(row.engine, row.replicas, row.images) for row in rows] == [("eager", 1, 225), ("eager", 2, 225)]
     assert all(row.look > 0 and row.share == row.look / row.between for row in rows)
+
+
+@pytest.mark.parametrize("command", [["run", "a" * 5000], ["run", "a" * 300 + ".yaml"], ["report", "a" * 300]])
+def test_a_name_that_no_file_can_have_is_one_line(command: list[str], capsys: Captured) -> None:
+    assert main(command) == 2
+    error = capsys.readouterr().err
+    assert "File name too long" in error
+    assert error.count("\n") == 1
+
+
+def test_an_error_only_shows_and_is_no_longer_than_a_person_reads(capsys: Captured) -> None:
+    assert main(["run", "smoke", "--set", 'device="\\e[2J\\u202e"']) == 2
+    assert main(["run", "smoke", "--set", f"lr={[0.5] * 10_000}"]) == 2
+    error = capsys.readouterr().err
+    assert "\\x1b[2J\\u202e" in error
+    assert "\x1b" not in error
+    assert "\u202e" not in error
+    assert len(error) < 5000

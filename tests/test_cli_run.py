@@ -11,6 +11,7 @@ import pytest
 
 from activeprune.cli import main
 from activeprune.experiment.runs import Run
+from activeprune.experiment.store import FolderStore
 
 SMALL = ["--set", "variants=[plain,ap_lite]", "--set", "cycles=1", "--processes", "1", "--quiet"]
 
@@ -190,3 +191,13 @@ def test_a_store_that_is_a_file_is_one_line(tmp_path: Path, capsys: pytest.Captu
     (tmp_path / "file").write_text("")
     assert main(["run", "smoke", "--out", str(tmp_path / "run"), "--store", str(tmp_path / "file"), *SMALL]) == 2
     assert "Traceback" not in capsys.readouterr().err
+
+
+def test_what_somebody_else_told_of_an_entry_is_only_shown(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    told = {"kind": "\x1b[2J", "seconds": "long", "finished": ["x"], "key": 5, "bytes": "many"}
+    FolderStore(tmp_path).put("ab" * 16, {"record.json": b"{}"}, told)
+    assert main(["store", "ls", str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    assert "ab" * 16 in shown
+    assert "\\x1b[2J" in shown
+    assert "\x1b" not in shown

@@ -1,5 +1,6 @@
 """Crops of image files are torchvision's, to the byte, and every kind of image becomes RGB."""
 
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -101,3 +102,21 @@ def test_a_truncated_file_is_named(suffix: str, tmp_path: Path) -> None:
     path.unlink()
     with pytest.raises(ap.InputError, match=f"{path} is missing"):
         central(path, 14)
+
+
+def test_a_line_of_pixels_is_not_scaled_to_a_field_of_them(tmp_path: Path) -> None:
+    path = tmp_path / "line.png"
+    Image.new("RGB", (1, 100_000)).save(path)
+    with pytest.raises(ap.InputError, match=r"1x100000 pixels are too narrow: scaled, they would be 256x25600000"):
+        central(path, 224)
+
+
+def test_an_image_that_declares_more_than_it_holds_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.png"
+    Image.new("RGB", (1, 1)).save(path)
+    content = bytearray(path.read_bytes())
+    content[16:24] = (60_000).to_bytes(4, "big") * 2  # width and height, 10 gigabytes
+    content[29:33] = zlib.crc32(content[12:29]).to_bytes(4, "big")
+    path.write_bytes(content)
+    with pytest.raises(ap.InputError, match=r"bomb\.png cannot be decoded: DecompressionBombError"):
+        central(path, 224)

@@ -215,3 +215,21 @@ def test_a_full_disk_is_told_when_work_begins_and_not_in_its_middle(
         assert not mine.renew()
     assert [path.name for path in lease_file(tmp_path).parent.iterdir() if path.name != ".lock"] == [f"{KEY}.json"]
     assert mine.renew()
+
+
+def test_one_from_before_a_clock_was_set_back_keeps_nobody_waiting(
+    leases: Callable[[str], Leases], clock: Clock, tmp_path: Path
+) -> None:
+    leases("a").take(KEY)
+    rewrite(lease_file(tmp_path), host="elsewhere")  # whose processes cannot be asked for
+    clock.time -= 365 * 24 * 3600.0
+    assert leases("b").holder(KEY) is None
+    assert leases("b").take(KEY) is not None
+    assert leases("a").take(KEY) is None
+
+
+def test_clocks_of_two_hosts_may_differ_a_little(leases: Callable[[str], Leases], clock: Clock, tmp_path: Path) -> None:
+    leases("a").take(KEY)
+    rewrite(lease_file(tmp_path), host="elsewhere")
+    clock.time -= 120.0
+    assert leases("b").take(KEY) is None

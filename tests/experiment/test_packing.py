@@ -240,3 +240,39 @@ def test_a_store_that_is_full_is_not_the_packs_fault(
     assert [*other.list()] == []
     assert unpack(packed, other) == Unpacked(2, 0)
     assert next(other.list()) == Entry(A, {"masks.safetensors": 600, "record.json": 1})
+
+
+def declared(path: Path, kind: bytes, size: int) -> Path:
+    """A tar of one header that says more than there is."""
+    member = tarfile.TarInfo("index.json")
+    member.type, member.size = kind, size
+    path.write_bytes(member.tobuf(tarfile.GNU_FORMAT) + bytes(tarfile.RECORDSIZE - tarfile.BLOCKSIZE))
+    return path
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [tarfile.REGTYPE, tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.CHRTYPE, tarfile.SYMTYPE, tarfile.DIRTYPE],
+)
+def test_a_header_that_declares_more_than_there_is_adds_nothing(kind: bytes, tmp_path: Path) -> None:
+    refused(declared(tmp_path / "huge.tar", kind, 1 << 60))
+
+
+def test_a_file_of_holes_is_not_unfolded(tmp_path: Path) -> None:
+    member = tarfile.TarInfo("index.json")
+    member.type = tarfile.GNUTYPE_SPARSE
+    header = bytearray(member.tobuf(tarfile.GNU_FORMAT))
+    header[386:398] = header[483:495] = tarfile.itn(1 << 60, 12, tarfile.GNU_FORMAT)  # type: ignore[attr-defined]
+    header[398:410] = tarfile.itn(0, 12, tarfile.GNU_FORMAT)  # type: ignore[attr-defined]
+    header[148:155] = b"%06o\0" % tarfile.calc_chksums(bytes(header))[0]  # type: ignore[attr-defined]
+    (tmp_path / "holes.tar").write_bytes(bytes(header) + bytes(tarfile.RECORDSIZE - tarfile.BLOCKSIZE))
+    refused(tmp_path / "holes.tar")
+
+
+def test_a_link_to_itself_and_lists_without_end_add_nothing(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "link.tar", "w:") as tar:
+        member = tarfile.TarInfo("index.json")
+        member.type, member.linkname = tarfile.SYMTYPE, "index.json"
+        tar.addfile(member)
+    refused(tmp_path / "link.tar")
+    refused(tar_of(tmp_path / "deep.tar", ("index.json", b"[" * 200_000)))

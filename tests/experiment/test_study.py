@@ -10,6 +10,7 @@ from activeprune.experiment.reading import (
     STUDIES,
     TRAININGS,
     assignments,
+    parsed,
     read_grid,
     read_study,
     study_names,
@@ -213,6 +214,14 @@ def test_unknown_studies_and_files(tmp_path: Path) -> None:
         ("", "must hold keys and values"),
         ("extends: mine", "unknown study 'mine'"),
         ("extends: table1\nlrr: 1", "mine.yaml: unknown key 'lrr': did you mean 'lr'?"),
+        ("extends: table1\nlr: 0.1\nlr: 0.2", "is no YAML: key 'lr' stands there twice"),
+        ("extends: table1\nlr: !!python/object/apply:os.abort []", "could not determine a constructor for the tag"),
+        ("extends: table1\nlr: 2020-13-01", "is no YAML: month must be in 1..12"),
+        ("extends: table1\nlr: !!int a", "is no YAML"),
+        ("extends: table1\nlr: !!bool a", "is no YAML"),
+        ("extends: table1\nlr: !!timestamp a", "is no YAML"),
+        ("extends: table1\nseeds: " + "9" * 5000, "is no YAML"),
+        ("extends: table1\nlr: " + "[" * 5000, "is no YAML"),
     ],
 )
 def test_a_file_that_cannot_be_read_as_a_study(tmp_path: Path, text: str, message: str) -> None:
@@ -283,3 +292,52 @@ def test_a_grid_and_a_change_of_the_same_key_or_a_value_twice() -> None:
         read_grid("table1", {"lr": 0.1}, {"lr": [0.1, 0.2]})
     with pytest.raises(ap.InputError, match="one stands there twice"):
         read_grid("table1", grid={"lr": [0.1, 0.1]})
+
+
+@pytest.mark.parametrize("merged", [False, True])
+def test_no_file_unfolds_into_more_than_it_holds(tmp_path: Path, merged: bool) -> None:
+    lines, before = ["extends: table1", "data: &a0 {name: cifar10}" if merged else "lr: &a0 [1]"], "a0"
+    for n, key in enumerate(["p", "q", "cycles", "seeds", "drops", "batch", "epochs", "momentum", "warmup"], start=1):
+        several = ", ".join([f"*{before}"] * 9)
+        lines.append(f"{key}: &a{n} {{<<: [{several}]}}" if merged else f"{key}: &a{n} [{several}]")
+        before = f"a{n}"
+    (tmp_path / "mine.yaml").write_text("\n".join(lines))
+    with pytest.raises(ap.InputError, match=r"mine\.yaml is no YAML: an alias") as caught:
+        read_study(tmp_path / "mine.yaml")
+    assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("seeds=1000000000", "seeds = 1000000000: at most 10,000 are possible"),
+        ("seeds=1" + 30 * "0", "at most 10,000 are possible"),
+        ("epochs=1" + 30 * "0", "at most 1,000,000,000 are possible"),
+        ("warmup=1" + 30 * "0" + "it", "at most 1,000,000,000 are possible"),
+        ("drops=[1" + 30 * "0" + "ep]", "at most 1,000,000,000 are possible"),
+        ("lr=1e400", "a finite number is needed"),
+        ("epochs=-1", "a length is a number of epochs"),
+    ],
+)
+def test_absurd_numbers_are_refused_before_they_cost_anything(change: str, message: str) -> None:
+    with pytest.raises(ap.InputError) as caught:
+        read_study("table1", assignments([change]))
+    assert message in str(caught.value)
+
+
+def test_a_grid_of_more_studies_than_anybody_wants_is_refused_before_they_are_made() -> None:
+    many = {key: [n / 1000 for n in range(1, 99)] for key in ("lr", "weight_decay", "momentum", "label_smoothing")}
+    with pytest.raises(ap.InputError, match=r"a grid of 92,236,816 studies: at most 1,000 are possible"):
+        read_grid("table1", grid=many)
+
+
+def test_a_text_of_somebody_else_imports_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "trap.py").write_text(f"open({str(tmp_path / 'sprung')!r}, 'w')\ndef load(path=None): ...\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    study = written(read_study("smoke"))
+    for change in ("data: 'trap:load'", "data: {path: /, name: 'trap:load'}", "network: 'trap:load'"):
+        key = change.partition(":")[0]
+        lines = [line for line in study.splitlines() if not line.startswith((f"{key}:", "  "))]
+        with pytest.raises(ap.InputError, match=r"file: (data|network) 'trap:load' is code: --import trap"):
+            parsed("\n".join([*lines, change]), "file", modules=[])
+    assert not (tmp_path / "sprung").exists()

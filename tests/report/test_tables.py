@@ -3,6 +3,7 @@
 import csv as csv_format
 import io
 import re
+from dataclasses import replace
 from statistics import fmean, stdev
 
 import pytest
@@ -86,6 +87,14 @@ def test_the_papers_numbers_stand_beside(run: Gathered) -> None:
     assert rows["ap_lite", "41.0 %"] == ["failed", "91.0 ± 0.6", "–", "–"]
     assert not any(variant == "plain_rewind" for variant, _ in rows)
     assert paper_table(made("smoke", {})) is None
+
+
+@pytest.mark.parametrize("title", ["=HYPERLINK(1)", "+1", "-1", "@SUM(A1)"])
+def test_no_text_of_a_csv_is_a_formula(run: Gathered, title: str) -> None:
+    named = replace(run, title=title)
+    read = list(csv_format.DictReader(io.StringIO(csv(accuracy_table(named)))))
+    assert {row["run"] for row in read} == {f"'{title}"}
+    assert any(float(row["difference"]) < 0 for row in read if row["difference"])  # a number stays one
 
 
 def test_csv_round_trips(run: Gathered) -> None:

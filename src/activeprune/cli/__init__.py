@@ -28,7 +28,9 @@ from ..networks import NETWORKS
 from ..report import paper
 from ..training.fused.compiling import why_no_kernels
 from . import benches, dnr, reports, stores, studies
-from .show import AsJson, print_json, print_table
+from .show import AsJson, print_json, print_table, visible
+
+LONGEST_LINE = 2000  # characters of an error
 
 app = typer.Typer(
     name="activeprune",
@@ -124,8 +126,8 @@ def main(arguments: list[str] | None = None) -> int:
         code = 130
     except Exception as error:
         usage = getattr(error, "format_message", None)  # click's errors have it, wherever typer keeps click
-        if usage is None and not isinstance(error, (InputError, Damaged, Missing)):
-            raise
+        if usage is None and not isinstance(error, (InputError, Damaged, Missing, OSError)):
+            raise  # what a file system refuses is nobody's bug: a name that is too long, a folder that is another's
         if "--debug" in given:
             traceback.print_exc()
         return _fail(f"{usage()} (see --help)" if usage else str(error), 2)
@@ -149,7 +151,7 @@ def _common_first(arguments: list[str]) -> list[str]:
 
 
 def _fail(message: str, code: int) -> int:
-    print(f"activeprune: {' '.join(message.split())}", file=sys.stderr)
+    print(f"activeprune: {visible(' '.join(message.split()))[:LONGEST_LINE]}", file=sys.stderr)
     return code
 
 

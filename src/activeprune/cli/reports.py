@@ -21,7 +21,7 @@ from ..report.live import Watch, ended_politely, progress, worked_on
 from ..report.records import write_records
 from ..report.tables import accuracy_table, paired_table, section
 from ..report.writing import told_apart, write_tables
-from .show import AsJson, print_json, show_table
+from .show import AsJson, print_json, show_table, visible
 from .sources import Source, Started, source
 
 FIGURES_FOLDER = "figures"
@@ -101,7 +101,7 @@ def _print(one: Source, runs: Sequence[Gathered], several: bool) -> None:
         if (table := paired_table(run)) is not None:
             show_table(table)
         for note in section(run).notes:
-            print(note.text)
+            print(visible(note.text))
 
 
 def _write(read: Sequence[Gathered], folder: Path | None, asked: bool, figures: bool, page: bool) -> Path | None:

@@ -24,16 +24,26 @@ def print_json(value: object) -> None:
     print(json.dumps(value, indent=1, ensure_ascii=False))
 
 
+def visible(text: str) -> str:
+    """A text that a terminal only shows: what would move its cursor, change its title or turn its letters round is
+    spelt out.
+
+    >>> visible("λ 5 %: \x1b[2J")
+    'λ 5 %: \\x1b[2J'
+    """
+    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
+
+
 def print_table(rows: Iterable[Mapping[str, str | Text]], title: str | None = None) -> None:
     """One row a line, under the names of the first row's columns."""
     rows = list(rows)
     if title is not None:
-        print(title)
+        print(visible(title))
     table = Table(box=None, pad_edge=False)
     for column in rows[0]:
         table.add_column(column, overflow="fold")
     for row in rows:
-        table.add_row(*row.values())
+        table.add_row(*(value if isinstance(value, Text) else visible(value) for value in row.values()))
     print_rich(table)
 
 
@@ -43,11 +53,11 @@ def show_table(table: layout.Table) -> None:
     print_table(rows, title=table.title)
     for note in table.notes:
         if sys.stdout.isatty() or not note.startswith(layout.BOLD):  # a pipe knows no bold
-            print(f"  {note}")
+            print(f"  {visible(note)}")
 
 
 def _styled(cell: layout.Cell) -> Text:
-    return Text.assemble(*((piece.text, "bold" if piece.bold else "") for piece in cell))
+    return Text.assemble(*((visible(piece.text), "bold" if piece.bold else "") for piece in cell))
 
 
 def print_rich(thing: RenderableType) -> None:

@@ -25,7 +25,7 @@ StoreFolder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of 
 def ls(folder: StoreFolder, as_json: AsJson = False) -> None:
     """List what is in a store: kind, parts, size, when and where it was computed."""
     store = _existing(folder)
-    rows = [{"key": entry.key, "bytes": entry.size, **store.provenance(entry.key)} for entry in store.list()]
+    rows = [{**store.provenance(entry.key), "key": entry.key, "bytes": entry.size} for entry in store.list()]
     if as_json:
         print_json(rows)
         return
@@ -34,7 +34,7 @@ def ls(folder: StoreFolder, as_json: AsJson = False) -> None:
             "key": row["key"],
             "kind": str(row.get("kind", "")),
             "size": f"{row['bytes'] / 1e6:.2f} MB",
-            "seconds": f"{row.get('seconds', 0):.1f}",
+            "seconds": f"{told:.1f}" if isinstance(told := row.get("seconds", 0), int | float) else "",
             "finished": str(row.get("finished", "")),
         }
         for row in rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from math import log, sqrt
+from math import inf, log, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,6 +61,8 @@ def central(path: Path, resolution: int) -> Tensor:
         width, height = image.size
         short = round(resolution / CENTRE)
         wide, high = (short, int(short * height / width)) if width <= height else (int(short * width / height), short)
+        if wide * high > (Image.MAX_IMAGE_PIXELS or inf):  # a line of pixels would become a field of them
+            raise ValueError(f"{width}x{height} pixels are too narrow: scaled, they would be {wide}x{high}")
         left, top = round((wide - resolution) / 2), round((high - resolution) / 2)
         scaled = _as_rgb(image).resize((wide, high), Image.Resampling.BILINEAR)
         return pixels_of(scaled.crop((left, top, left + resolution, top + resolution)))

@@ -186,7 +186,7 @@ def read_json(path: Path, *keys: str) -> dict[str, Any]:
     try:
         told = json.loads(path.read_text(encoding="utf-8"))
         return {**told, **{key: told[key] for key in keys}}
-    except (OSError, KeyError, TypeError, ValueError) as error:
+    except (OSError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise InputError(f"{path} cannot be read: {type(error).__name__}: {error}") from error
 
 

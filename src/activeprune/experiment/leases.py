@@ -22,6 +22,8 @@ from ..core.errors import InputError
 from .entry import canonical, checked_key
 from .files import alone, discard, explained, temporary, write
 
+CLOCKS_APART = 10  # times as long as one's own: a lease that lasts longer was written by a clock that was wrong
+
 
 @dataclass(frozen=True)
 class Holder:
@@ -64,7 +66,7 @@ class Leases:
     """The leases of one owner in the store at `root`, each for `seconds`. The owner's name is one of its own if None.
 
     A lease has run out at its time, or when its process on this host is gone, which is how a killed run starts again
-    without waiting.
+    without waiting. One that would last far longer than any is from before a clock was set back: it has run out, too.
     """
 
     def __init__(
@@ -96,7 +98,8 @@ class Leases:
     def holder(self, key: str) -> Holder | None:
         """Who has the lease of a key now, None if nobody has."""
         held = self._read(checked_key(key))
-        if held is None or held.expires <= self._now():
+        left = 0.0 if held is None else held.expires - self._now()
+        if held is None or not 0 < left <= CLOCKS_APART * self.seconds:
             return None
         return None if held.host == self.host and not _runs(held.pid) else held
 

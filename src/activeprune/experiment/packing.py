@@ -117,7 +117,7 @@ def _written(index: Index) -> bytes:
 def _index(tar: tarfile.TarFile, length: int) -> Index:
     """The index, once the file is known to have exactly the members that it names, and none of them is cut off."""
     first = tar.next()
-    if first is None or first.name != INDEX:
+    if first is None or first.name != INDEX or not _plain(first):
         raise ValueError(f"it does not begin with {INDEX}")
     stream = tar.extractfile(first)
     data = stream.read() if stream else b""
@@ -142,7 +142,8 @@ def _index(tar: tarfile.TarFile, length: int) -> Index:
 
 
 def _plain(member: tarfile.TarInfo) -> bool:
-    return member.type == tarfile.REGTYPE
+    """A file that has its own bytes: no link, no device, nothing that unfolds to more than the pack holds."""
+    return member.type == tarfile.REGTYPE and not member.issparse() and not member.pax_headers
 
 
 def _length(sizes: list[int]) -> int:
@@ -165,6 +166,8 @@ def _refused(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise InputError(f"pack {path} cannot be read: {error.strerror or error}") from error
-    except (tarfile.TarError, ValueError, TypeError, KeyError, AttributeError, EOFError) as error:
+    except (
+        tarfile.TarError, ValueError, TypeError, KeyError, AttributeError, EOFError, MemoryError, RecursionError
+    ) as error:  # fmt: skip
         wanted = "a file that `activeprune store pack` wrote is needed"
         raise InputError(f"pack {path} is damaged or something else: {error}; {wanted}") from error

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ TRAINING_KEYS = set(Training.model_fields) - OF_THE_STUDY
 STUDY_KEYS = set(Study.model_fields) - {"training"}
 NO_PART_OF_A_RESULT = {"device", "keep"}
 KEYS = TRAINING_KEYS | STUDY_KEYS | {"extends", "training", "grid"}
+MOST_STUDIES = 1000  # of a grid
 
 
 def read_study(name: str | Path, changes: Mapping[str, Any] | None = None) -> Study:
@@ -60,6 +62,8 @@ def read_grid(
             raise InputError(f"grid: {key} = {several!r}: a list of values is needed")
         if len({str(value) for value in several}) != len(several):
             raise InputError(f"grid: {key} = {list(several)}: one stands there twice")
+    if (count := prod(len(several) for several in lists.values())) > MOST_STUDIES:
+        raise InputError(f"a grid of {count:,} studies: at most {MOST_STUDIES:,} are possible")
     studies = {}
     for combination in product(*lists.values()):
         chosen = dict(zip(lists, combination, strict=True))
@@ -73,14 +77,21 @@ def study_names() -> dict[str, str]:
     return {path.stem: _about(path) for path in sorted(STUDIES.glob("*.yaml"))}
 
 
-def parsed(text: str, where: str) -> Study:
-    """The inverse of `written`."""
-    try:
-        values = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise InputError(f"{where} is no YAML: {' '.join(str(error).split())}") from error
+def parsed(text: str, where: str, modules: Container[str] | None = None) -> Study:
+    """The inverse of `written`.
+
+    A network or data set may be named as `package.module:function`, and to read that name is to import the module.
+    `modules` are those that it may be of; None: any, for a text that is one's own.
+    """
+    values = _from_yaml(text, f"{where} is no YAML")
     if not isinstance(values, dict):
         raise InputError(f"{where} holds no study")
+    for key in ("network", "data") if modules is not None else ():
+        named = values.get(key)
+        name = str(named.get("name") if isinstance(named, Mapping) else named)
+        module, colon, _ = name.partition(":")
+        if colon and module not in (modules or ()):
+            raise InputError(f"{where}: {key} {name!r} is code: --import {module} lets it run, if you know it")
     return _study(values)
 
 
@@ -102,10 +113,7 @@ def assignments(texts: Iterable[str]) -> dict[str, Any]:
         key, equals, value = text.partition("=")
         if not equals or not key:
             raise InputError(f"{text!r} is no assignment: key=value is needed, such as lr=0.1")
-        try:
-            found[key.strip()] = yaml.safe_load(value) if value.strip() else value
-        except yaml.YAMLError as error:
-            raise InputError(f"{key} = {value!r} cannot be read as YAML") from error
+        found[key.strip()] = _from_yaml(value, f"{key} = {value!r} cannot be read as YAML") if value.strip() else value
     return found
 
 
@@ -162,17 +170,46 @@ def _with_training(values: Mapping[str, Any], training: Mapping[str, Any]) -> di
 
 def _loaded(path: Path) -> dict[str, Any]:
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is no YAML: {' '.join(str(error).split())}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is no YAML: {error}") from error
+    values = _from_yaml(text, f"{path} is no YAML")
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
         raise InputError(f"{path} must hold keys and values, such as 'lr: 0.1'")
     for key in values:
         if key not in KEYS:
             raise InputError(f"{path.name}: {unknown('key', key, KEYS)}")
     return values
+
+
+class _Loader(yaml.SafeLoader):
+    """Plain values alone: no tag makes an object, no alias unfolds a few lines into more than memory holds, and a key
+    that stands there twice is a slip, not a second thought.
+    """
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        """Refuses an alias."""
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("an alias (*name) stands in it: write the value itself")
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Refuses a key that is there already."""
+        names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise yaml.YAMLError(f"key {twice[0]!r} stands there twice")
+        return super().construct_mapping(node, deep)
+
+
+def _from_yaml(text: str, otherwise: str) -> Any:
+    """The values in a text that may be anybody's; `otherwise` is what an error begins with."""
+    try:
+        return yaml.load(text, _Loader)  # a SafeLoader
+    except (yaml.YAMLError, ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
+        # the reader itself stumbles over a 13th month, a whole number that is none, and lists in lists without end
+        raise InputError(f"{otherwise}: {' '.join(str(error).split())}") from error
 
 
 def _file(name: str | Path, folders: Iterable[Path], but: Path | None = None) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 import shutil
@@ -88,11 +89,11 @@ class Run(Job):
 
     def write_csv(self) -> Path:
         """The rows as a table for other programs."""
-        path, rows = self.out / "rows.csv", self.rows()
-        with path.open("w", newline="", encoding="utf-8") as file:
-            table = csv.DictWriter(file, [*rows[0]])
-            table.writeheader()
-            table.writerows({**row, "failure": json.dumps(row["failure"]) if row["failure"] else ""} for row in rows)
+        path, rows, text = self.out / "rows.csv", self.rows(), io.StringIO()
+        table = csv.DictWriter(text, [*rows[0]])
+        table.writeheader()
+        table.writerows({**row, "failure": json.dumps(row["failure"]) if row["failure"] else ""} for row in rows)
+        write_text(path, text.getvalue())
         return path
 
     def write_tensorboard(self) -> Path:

@@ -141,7 +141,7 @@ class FolderStore(Store):
             self._seals(key)
             try:
                 told = json.loads((self._folder(key) / PROVENANCE).read_bytes())
-            except (FileNotFoundError, ValueError):
+            except (FileNotFoundError, ValueError, RecursionError):
                 return {}
         return told if isinstance(told, dict) else {}
 

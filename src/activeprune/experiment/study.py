@@ -23,6 +23,7 @@ Whole = Annotated[int, Field(strict=True, ge=0)]
 WITHOUT_AP: tuple[Variant, ...] = ("plain", "plain_rewind")
 IMP_REWIND_EPOCH = 6  # the paper's
 MOST_CYCLES = 200  # the paper has 25 at most
+MOST_SEEDS = 10_000  # the paper has 5
 
 
 def rewinds(chain: Chain, variant: Variant) -> bool:
@@ -49,6 +50,8 @@ def _seeds(value: Any) -> Any:
         return value
     if value < 1:
         raise InputError("at least one is needed")
+    if value > MOST_SEEDS:
+        raise InputError(f"at most {MOST_SEEDS:,} are possible")
     return tuple(range(value))
 
 

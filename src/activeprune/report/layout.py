@@ -217,8 +217,15 @@ def csv(*tables: Table) -> str:
     return text.getvalue()
 
 
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet takes for the beginning of one
+
+
 def _written(value: Any) -> Any:
-    """Values by seed as "0=0.91 1=0.92", and yes or no for what is true or false."""
+    """Values by seed as "0=0.91 1=0.92", yes or no for what is true or false, and no text that a spreadsheet would
+    compute.
+    """
     if isinstance(value, Mapping):
         return " ".join(f"{key}={one!r}" for key, one in value.items())
+    if isinstance(value, str) and value.startswith(FORMULA):
+        return f"'{value}"
     return ("no", "yes")[value] if isinstance(value, bool) else value

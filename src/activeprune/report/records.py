@@ -6,17 +6,25 @@ import gzip
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from ..core.errors import InputError
 from ..experiment.files import explained, write_bytes
+from ..experiment.own import asked_for
 from ..experiment.reading import parsed, written
 from .gathering import Gathered, Training, Work
 
 RECORDS = "records.json.gz"
 FORMAT = 2  # the first had sums instead of the work behind them
 CELL = ("variant", "cycle", "seed")
+LARGEST = 200_000_000  # bytes, unfolded: the 300 trainings of table 1 are 6 million
+
+_TRAININGS, _WORK = TypeAdapter(tuple[Training, ...]), TypeAdapter(tuple[Work, ...])
+_TEXTS = TypeAdapter(tuple[str, ...])
 
 
 def write_records(runs: Sequence[Gathered], folder: Path) -> Path:
@@ -28,16 +36,23 @@ def write_records(runs: Sequence[Gathered], folder: Path) -> Path:
 
 
 def read_records(path: Path) -> list[Gathered]:
-    """What `write_records` wrote."""
+    """What `write_records` wrote, or anybody else: nothing in it is executed."""
     with explained("file", path):
         content = path.read_bytes()
     try:
-        told = json.loads(gzip.decompress(content))
+        with gzip.open(BytesIO(content)) as unfolding:
+            text = unfolding.read(LARGEST + 1)
+        if len(text) > LARGEST:
+            raise InputError(f"{path} unfolds to more than {LARGEST:,} bytes, which no report writes")
+        told = json.loads(text)
         if told["format"] != FORMAT:
             raise InputError(f"{path} has format {told['format']}; this version reads {FORMAT}")
         return [_run(run, str(path)) for run in told["runs"]]
-    except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path} cannot be read: it is not what a report writes ({error})") from error
+    except (OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        if isinstance(error, InputError):
+            raise
+        reason = " ".join(str(error).split())
+        raise InputError(f"{path} cannot be read: it is not what a report writes ({reason})") from error
 
 
 def _told(run: Gathered) -> dict[str, Any]:
@@ -67,15 +82,17 @@ def _fields(training: Training) -> dict[str, Any]:
 def _run(told: Mapping[str, Any], where: str) -> Gathered:
     trainings = [{**one, "epochs": _rows(one["epochs"]), "looks": tuple(one["looks"])} for one in told["trainings"]]
     return Gathered(
-        title=told["title"],
-        study=parsed(told["study"], where),
-        trainings=tuple(
-            Training(variant=variant, cycle=cycle, seed=seed, **trainings[place])
-            for variant, cycle, seed, place in told["cells"]
+        title=_TEXTS.validate_python([told["title"]])[0],
+        study=parsed(told["study"], where, asked_for()["imports"]),
+        trainings=_TRAININGS.validate_python(
+            [
+                {"variant": variant, "cycle": cycle, "seed": seed, **trainings[place]}
+                for variant, cycle, seed, place in told["cells"]
+            ]
         ),
-        work=tuple(Work(**{**one, "variants": tuple(one["variants"])}) for one in told["work"]),
-        machines=tuple(told["machines"]),
-        imports=tuple(told["imports"]),
+        work=_WORK.validate_python(told["work"]),
+        machines=_TEXTS.validate_python(told["machines"]),
+        imports=_TEXTS.validate_python(told["imports"]),
     )
 
 

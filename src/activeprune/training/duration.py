@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, PlainSerializer
 from ..core.errors import InputError, whole
 
 Unit = Literal["ep", "it"]
+MOST = 10**9  # epochs or iterations: more is a slip
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,8 @@ class Duration:
     unit: Unit = "ep"
 
     def __post_init__(self) -> None:
-        whole("a length", self.count, 0)
+        if whole("a length", self.count, 0) > MOST:
+            raise InputError(f"a length of {self.count} is too much: at most {MOST:,} are possible")
 
     @classmethod
     def read(cls, value: Any) -> Duration:
