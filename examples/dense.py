@@ -1,6 +1,6 @@
 """Dense networks of one training, many seeds at once: how well does it do before anything is pruned?
 
-    python examples/dense.py resnet20-standard --seeds 8 --data DIR
+    python examples/dense.py resnet20-standard --seeds 8 --path DIR
 
 On a GPU the networks are trained side by side; `--engine` chooses how.
 """
@@ -28,12 +28,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("training", help="resnet20-standard, resnet20-paper, ...")
     parser.add_argument("--seeds", type=int, default=8)
-    parser.add_argument("--data", help="the folder where the data are")
+    parser.add_argument("--path", "--data", dest="path", help="the folder where the data are")
     parser.add_argument("--epochs", help="instead of the training's own")
     parser.add_argument("--engine", choices=["best", "captured", "eager"], default="best")
     options = parser.parse_args()
 
-    changes = {"data.path": options.data} if options.data else {}
+    changes = {"data.path": options.path} if options.path else {}
     changes |= {"epochs": options.epochs, "warmup": "0ep", "drops": []} if options.epochs else {}
     training = read_study(options.training, changes).training
     dataset = training.dataset()

@@ -2,7 +2,9 @@
 
 Both runs remove 20 % of the alive weights in each of 10 cycles. Plain global magnitude picks all of them; with AP
 it picks 18 %, and AP picks 2 %: negative weights that hardly moved. After each pruning the survivors go back to
-where they started and are trained again. Run it with `make demo`, or `python examples/digits.py --help`.
+where they started and are trained again:
+
+    .venv/bin/python examples/digits.py
 """
 
 import argparse

@@ -12,15 +12,42 @@ import torch
 
 from .core.errors import InputError
 
+AUTO = "auto"
+KINDS = ("cpu", "cuda", "mps")
+
 
 def device(name: str) -> torch.device:
-    """The named device, if this machine has it."""
+    """The named device, if this machine has it; `auto` is a GPU where there is one.
+
+    >>> device("gpu")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    activeprune.core.errors.InputError: device 'gpu' cannot be used here...: auto or cpu... can
+    """
+    name = automatic() if name == AUTO else name
     try:
         place = torch.device(name)
         torch.zeros(1, device=place).item()
     except (RuntimeError, AssertionError) as error:
-        raise InputError(f"device {name!r} cannot be used here: {str(error).splitlines()[0]}") from error
+        known = name.partition(":")[0] in KINDS  # of another, torch lists twenty kinds that nobody has
+        why = f" ({str(error).splitlines()[0]})" if known else ""
+        raise InputError(f"device {name!r} cannot be used here{why}: {' or '.join(_usable())} can") from error
     return place
+
+
+def automatic() -> str:
+    """The name of the device that `auto` stands for; nothing is started on it."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _usable() -> list[str]:
+    cuda = ["cuda", *(f"cuda:{index}" for index in range(1, torch.cuda.device_count()))]
+    return [
+        AUTO,
+        "cpu",
+        *(cuda if torch.cuda.is_available() else ()),
+        *(["mps"] if torch.backends.mps.is_available() else ()),
+    ]
 
 
 def described(place: torch.device) -> str:

@@ -8,10 +8,12 @@ import os
 import platform
 import sys
 import traceback
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import torch
 import typer
+from pydantic.fields import FieldInfo
 
 from .. import __version__, machine
 from ..core.activation import RULES
@@ -21,8 +23,9 @@ from ..core.registry import Registry
 from ..data import DATASETS
 from ..data.cache import directory as data_cache
 from ..experiment.own import IMPORTS, import_all
-from ..experiment.reading import study_names
+from ..experiment.reading import study_keys, study_names
 from ..experiment.store import Damaged, Missing
+from ..experiment.study import CHAINS, VARIANTS
 from ..extras import EXTRA_OF, present
 from ..networks import NETWORKS
 from ..report import paper
@@ -35,15 +38,27 @@ LONGEST_LINE = 2000  # characters of an error
 app = typer.Typer(
     name="activeprune",
     help="Prune neural networks with any method X, and wake their dead neurons up (AP).",
-    epilog="Example:  activeprune list methods",
+    epilog="Example:  activeprune run demo && activeprune report runs/demo",
     add_completion=False,
     rich_markup_mode=None,
 )
-app.command(epilog="Example:  activeprune run table1 --set seeds=1 --set data.path=DIR --dry-run")(studies.run)
-app.command(epilog="Example:  activeprune report runs/table1 runs/table2 --out both")(reports.report)
+app.command(epilog="Example:  activeprune run smoke --set seeds=2 --set method=lamp")(studies.run)
+app.command(epilog="Example:  activeprune report runs/smoke --open")(reports.report)
 app.command(epilog="Example:  activeprune dnr resnet8 --data digits --bound")(dnr.dnr)
 app.add_typer(stores.app, name="store")
 app.add_typer(benches.app, name="bench")
+
+TOPICS: dict[str, Callable[[], list[dict[str, str]]]] = {
+    "methods": lambda: [_method_row(name) for name in METHODS],
+    "rules": lambda: [_summary_row(RULES, name) for name in RULES],
+    "networks": lambda: [_summary_row(NETWORKS, name) for name in NETWORKS],
+    "data": lambda: [_summary_row(DATASETS, name) for name in DATASETS],
+    "studies": lambda: [{"name": name, "what it is": about} for name, about in study_names().items()],
+    "variants": lambda: [{"name": name, "what it is": about} for name, about in VARIANTS.items()],
+    "chains": lambda: [{"name": name, "what it is": about} for name, about in CHAINS.items()],
+    "keys": lambda: [_key_row(key, field) for key, field in study_keys()],
+    "paper": lambda: [{"name": name, "what it holds": line} for name, line in paper.tables().items()],
+}
 
 
 @app.callback(invoke_without_command=True)
@@ -71,23 +86,15 @@ def common_options(
 
 @app.command("list", epilog="Example:  activeprune list methods --json")
 def list_(
-    topic: Annotated[
-        str | None, typer.Argument(help="methods, rules, networks, data, studies or paper; all without it.")
-    ] = None,
+    topic: Annotated[str | None, typer.Argument(metavar="TOPIC", help=f"{', '.join(TOPICS)}; all without it.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the pruning methods, AP's rules, networks, data sets, studies and the paper's published tables."""
-    topics: dict[str, Any] = {
-        "methods": lambda: [_method_row(name) for name in METHODS],
-        "rules": lambda: [_summary_row(RULES, name) for name in RULES],
-        "networks": lambda: [_summary_row(NETWORKS, name) for name in NETWORKS],
-        "data": lambda: [_summary_row(DATASETS, name) for name in DATASETS],
-        "studies": lambda: [{"name": name, "what it is": about} for name, about in study_names().items()],
-        "paper": lambda: [{"name": name, "what it holds": line} for name, line in paper.tables().items()],
-    }
-    if topic is not None and topic not in topics:
-        raise unknown("topic", topic, topics)
-    rows = {name: of() for name, of in topics.items() if topic in (None, name)}
+    """List the pruning methods, AP's rules, networks, data sets, the paper's published tables, and of studies which
+    there are, their variants, chains and keys.
+    """
+    if topic is not None and topic not in TOPICS:
+        raise unknown("topic", topic, TOPICS)
+    rows = {name: of() for name, of in TOPICS.items() if topic in (None, name)}
     if as_json:
         print_json(rows)
         return
@@ -105,7 +112,8 @@ def doctor(as_json: AsJson = False) -> None:
         "machine": machine.described(torch.device("cpu")),
         "cuda": ", ".join(machine.gpus()) or "no GPU that this torch can use",
     }
-    rows["fused kernels"] = why_no_kernels(torch.device("cuda")) or "can be used"
+    fused = why_no_kernels(torch.device("cuda")) or "can be used" if machine.gpus() else "need an NVIDIA GPU"
+    rows["fused kernels"] = fused
     rows["cache"] = str(data_cache())
     for package, extra in EXTRA_OF.items():
         rows[package] = "installed" if present(package) else f"missing: pip install 'activeprune[{extra}]'"
@@ -125,6 +133,8 @@ def main(arguments: list[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         code = 130
     except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] != "activeprune":
+            return _fail(f"{error.name} is not installed, and activeprune needs it: install activeprune again", 1)
         usage = getattr(error, "format_message", None)  # click's errors have it, wherever typer keeps click
         if usage is None and not isinstance(error, (InputError, Damaged, Missing, OSError)):
             raise  # what a file system refuses is nobody's bug: a name that is too long, a folder that is another's
@@ -153,6 +163,18 @@ def _common_first(arguments: list[str]) -> list[str]:
 def _fail(message: str, code: int) -> int:
     print(f"activeprune: {visible(' '.join(message.split()))[:LONGEST_LINE]}", file=sys.stderr)
     return code
+
+
+def _key_row(key: str, field: FieldInfo) -> dict[str, str]:
+    default = "" if field.default is None else "needed" if field.is_required() else _written(field.default)
+    return {"name": key, "default": default, "what it is": " ".join((field.description or "").split())}
+
+
+def _written(value: object) -> str:
+    """A default as one would write it into a study."""
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_written, value))}]"
+    return str(getattr(value, "name", str(value).lower() if isinstance(value, bool) else value))
 
 
 def _method_row(name: str) -> dict[str, str]:

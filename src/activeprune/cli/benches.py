@@ -27,8 +27,8 @@ def prune(
     network: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="vgg19 (20M weights) or vit_b16 (86M); both without it.")
     ] = None,
-    repeats: Annotated[int, typer.Option(min=1, help="Timed repetitions; the median counts.")] = 5,
-    device: Annotated[str, typer.Option(metavar="NAME", help="cpu, cuda, cuda:1, ...")] = "cpu",
+    repeats: Annotated[int, typer.Option(min=1, metavar="N", help="Timed repetitions; the median counts.")] = 5,
+    device: Annotated[str, typer.Option(metavar="NAME", help="auto, cpu, cuda, cuda:1, ...")] = "cpu",
     as_json: AsJson = False,
 ) -> None:
     """Time one global pruning step (score, select, new masks) against torch.nn.utils.prune."""
@@ -57,12 +57,12 @@ def prune(
     )
 
 
-@app.command("train", epilog="Example:  activeprune bench train --network resnet20 --replicas 1,8,32")
+@app.command("train", epilog="Example, on a GPU:  activeprune bench train --network resnet20 --replicas 1,8,32")
 def train(
     network: Annotated[str, typer.Option(metavar="NAME", help="A network for 32 × 32 images.")] = "resnet20",
     replicas: Annotated[str, typer.Option(metavar="A,B,C", help="How many networks to train at once.")] = "1,8,32",
-    batch: Annotated[int, typer.Option(min=1, help="Images a step and network.")] = 128,
-    device: Annotated[str, typer.Option(metavar="NAME", help="cpu, cuda, cuda:1, ...")] = "cuda",
+    batch: Annotated[int, typer.Option(min=1, metavar="N", help="Images a step and network.")] = 128,
+    device: Annotated[str, typer.Option(metavar="NAME", help="auto, cpu, cuda, cuda:1, ...")] = "cuda",
     as_json: AsJson = False,
 ) -> None:
     """Time the training of many networks at once against a plain loop: data, augmentation and evaluation included."""
@@ -99,16 +99,16 @@ def dnr(
         list[str] | None, typer.Option(metavar="NAME", help="resnet20 or vit_b16 (224 × 224 pixels); both without it.")
     ] = None,
     batches: Annotated[
-        int | None, typer.Option(min=1, help="Batches in a pass [4 on a CPU, 11 and 8 on a GPU].")
+        int | None, typer.Option(min=1, metavar="N", help="Batches in a pass [4 on a CPU, 11 and 8 on a GPU].")
     ] = None,
     batch: Annotated[
-        int | None, typer.Option(min=1, help="Images a batch [128 and 8 on a CPU, 4096 and 128 on a GPU].")
+        int | None, typer.Option(min=1, metavar="N", help="Images a batch [128 and 8 on a CPU, 4096 and 128 on a GPU].")
     ] = None,
-    repeats: Annotated[int, typer.Option(min=1, help="Timed passes of each kind, taking turns; medians count.")] = 5,
+    repeats: Annotated[int, typer.Option(min=1, metavar="N", help="Timed passes of each kind; medians count.")] = 5,
     replicas: Annotated[
         str, typer.Option(metavar="K,...", help="Networks trained at once while dead neurons are looked at.")
     ] = "1",
-    device: Annotated[str, typer.Option(metavar="NAME", help="cpu, cuda, cuda:1, ...")] = "cpu",
+    device: Annotated[str, typer.Option(metavar="NAME", help="auto, cpu, cuda, cuda:1, ...")] = "cpu",
     as_json: AsJson = False,
 ) -> None:
     """Time a pass that measures dead neurons against a plain forward pass over the same images, and what looking at

@@ -32,15 +32,18 @@ def dnr(
     options: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="An option of the network (repeatable).")
     ] = None,
-    resolution: Annotated[int | None, typer.Option(min=1, help="Scale images to this size.")] = None,
+    resolution: Annotated[int | None, typer.Option(min=1, metavar="N", help="Scale images to this size.")] = None,
     state: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Weights, safetensors or torch.save; else those of the seed.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Weights, a safetensors or torch.save file; else the seed's."),
     ] = None,
-    masks: Annotated[Path | None, typer.Option(metavar="FILE", help="Masks of pruned weights; else none is.")] = None,
+    masks: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Masks of pruned weights; else none is pruned.")
+    ] = None,
     samples: Annotated[str, typer.Option(metavar="N", help="Training images to look at, or all.")] = "2048",
-    batch: Annotated[int, typer.Option(min=1, help="Images at a time.")] = 128,
-    seed: Annotated[int, typer.Option(min=0, help="Of the split, the choice of images and the first weights.")] = 0,
-    device: Annotated[str, typer.Option(metavar="NAME", help="cpu, cuda, cuda:1, ...")] = "cpu",
+    batch: Annotated[int, typer.Option(min=1, metavar="N", help="Images at a time.")] = 128,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Of split, choice of images and first weights.")] = 0,
+    device: Annotated[str, typer.Option(metavar="NAME", help="auto, cpu, cuda, cuda:1, ...")] = "cpu",
     threshold: Annotated[
         float, typer.Option(help="Outputs of GELU, SiLU, Mish and Hardswish below this size are dead.")
     ] = THRESHOLD,

@@ -18,6 +18,7 @@ app = typer.Typer(
     epilog="Example:  activeprune store verify runs/.store",
     rich_markup_mode=None,
 )
+USUAL = Path("runs/.store")
 StoreFolder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of the store, such as runs/.store.")]
 
 
@@ -71,7 +72,7 @@ def gc(
 @app.command("pack", epilog="Example:  activeprune store pack runs/.store table1.tar")
 def pack_(
     folder: StoreFolder,
-    file: Annotated[Path, typer.Argument(help="The file to write.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")],
     states: Annotated[bool, typer.Option("--states", help="Also the weights that one more cycle would need.")] = False,
 ) -> None:
     """Write what is needed to go on elsewhere (masks and records) into one file."""
@@ -86,7 +87,9 @@ def pack_(
 
 
 @app.command("unpack", epilog="Example:  activeprune store unpack table1.tar runs/.store")
-def unpack_(file: Annotated[Path, typer.Argument(help="What `store pack` wrote.")], folder: StoreFolder) -> None:
+def unpack_(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `store pack` wrote.")], folder: StoreFolder
+) -> None:
     """Merge a packed file into a store."""
     found = unpack(file, FolderStore(folder))
     print(f"{found.added} added, {found.present} were there")
@@ -94,5 +97,7 @@ def unpack_(file: Annotated[Path, typer.Argument(help="What `store pack` wrote."
 
 def _existing(folder: Path) -> FolderStore:
     if not (folder / "objects").is_dir():
-        raise InputError(f"{folder} is no store: runs/.store is the usual place")
+        where = folder / ".store"
+        instead = f"{where} is one" if (where / "objects").is_dir() else "activeprune run makes one beside its folder"
+        raise InputError(f"{folder} is no store: {instead}{'' if folder == USUAL else f', usually {USUAL}'}")
     return FolderStore(folder)

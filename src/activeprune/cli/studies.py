@@ -32,7 +32,7 @@ Job = Run | Search
 
 
 def run(
-    study: Annotated[str, typer.Argument(help="A study by name (activeprune list studies) or a YAML file.")],
+    study: Annotated[str, typer.Argument(metavar="STUDY", help="A name (activeprune list studies) or a YAML file.")],
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder of the results; runs/STUDY by default.")
     ] = None,
@@ -40,7 +40,11 @@ def run(
         Path | None, typer.Option(metavar="DIR", help="Folder of all that is computed; .store beside DIR by default.")
     ] = None,
     changes: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the study (repeatable).")
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a key (see: list keys); repeatable."),
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(metavar="NAME", help="auto, cpu, cuda, cuda:1, ...; short for --set device=NAME.")
     ] = None,
     grid: Annotated[
         list[str] | None,
@@ -51,10 +55,12 @@ def run(
         bool, typer.Option("--measure", help="With --dry-run: time a few training steps for the estimate.")
     ] = False,
     processes: Annotated[
-        int | None, typer.Option(min=1, help="Processes that work at once [one a core on a CPU, one on a GPU].")
+        int | None,
+        typer.Option(min=1, metavar="N", help="Processes at once [one a core on a CPU, one on a GPU]."),
     ] = None,
     pack: Annotated[
-        int | None, typer.Option(min=1, help="Networks trained at once on a GPU [as many as are fastest there].")
+        int | None,
+        typer.Option(min=1, metavar="N", help="Networks trained at once on a GPU [as many as are fastest]."),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Also write rows.csv.")] = False,
@@ -62,7 +68,8 @@ def run(
     as_json: AsJson = False,
 ) -> int:
     """Run a study: compute what its store lacks, print the table. After an interruption the same command goes on."""
-    job = started(study, out, store, assignments(changes or ()), _lists(grid or ()))
+    changed = assignments([*(changes or ()), *([f"device={device}"] if device else ())])
+    job = started(study, out, store, changed, _lists(grid or ()))
     if measure and not dry_run:
         raise InputError("--measure belongs to --dry-run: a run measures as it goes")
     if tensorboard:

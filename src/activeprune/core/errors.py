@@ -20,12 +20,14 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
 
     >>> print(unknown("method", "lmap", ["lamp", "random"]))
     unknown method 'lmap': did you mean 'lamp'? (known: lamp, random)
+    >>> print(unknown("method", "magic", ["lamp", "random"]))
+    unknown method 'magic' (known: lamp, random)
     """
     names = sorted(known)
     near = get_close_matches(str(name), names, n=1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
+    hint = f": did you mean {near[0]!r}?" if near else ""
     listing = ", ".join(names) or "none"
-    return InputError(f"unknown {kind} {name!r}: {hint}(known: {listing})")
+    return InputError(f"unknown {kind} {name!r}{hint} (known: {listing})")
 
 
 def listed(names: Iterable[str], most: int = 3) -> str:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from .errors import InputError, listed
+from .prunable import kind_of
 
 # The hooks of the hold of each model, so that the next hold finds them, also where nobody kept the last one. They refer
 # to the model weakly, so an entry goes with its model.
@@ -80,6 +81,9 @@ class Hold:
 
     def _refuse_strangers(self) -> None:
         """A weight that moves by an optimiser we do not know of would come back to life."""
+        for optimizer in self._optimizers:
+            if not hasattr(optimizer, "param_groups"):
+                raise InputError(f"an optimiser is needed, not {kind_of(optimizer)}: masks.hold(model, optimizer)")
         known = {id(p) for optimizer in self._optimizers for group in optimizer.param_groups for p in group["params"]}
         weights = {
             f"{path}.{attribute}".lstrip("."): weight

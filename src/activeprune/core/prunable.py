@@ -20,11 +20,22 @@ Patterns = str | Sequence[str] | None
 
 def plain_names(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """A state dict without the prefixes of torch.compile's and data-parallel wrappers."""
+    if not isinstance(state, Mapping):
+        raise InputError(f"a state dict is needed, not {kind_of(state)}: a model's is model.state_dict()")
     plain = dict(state)
     for prefix in ("_orig_mod.", "module.") * 2:
         if plain and all(name.startswith(prefix) for name in plain):
             plain = {name.removeprefix(prefix): tensor for name, tensor in plain.items()}
     return plain
+
+
+def kind_of(thing: object) -> str:
+    """What a thing is, in a few words.
+
+    >>> kind_of(nn.Linear), kind_of({})
+    ('the class Linear', 'a dict')
+    """
+    return f"the class {thing.__name__}" if isinstance(thing, type) else f"a {type(thing).__name__}"
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
@@ -35,8 +46,10 @@ def unwrapped(model: nn.Module) -> nn.Module:
             model = model.module
         elif isinstance(inner := getattr(model, "_orig_mod", None), nn.Module):
             model = inner
-        else:
+        elif isinstance(model, nn.Module):
             return model
+        else:
+            raise InputError(f"a model (nn.Module) is needed, not {kind_of(model)}")
 
 
 def prunable(model: nn.Module, include: Patterns = None, exclude: Patterns = None) -> dict[str, nn.Parameter]:

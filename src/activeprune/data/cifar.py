@@ -43,8 +43,11 @@ def _loaded(name: str, release: Release, path: Path | None) -> Dataset:
             return _from_official(name, release, folder)
     if (path / "train").is_dir():
         return _from_tree(name, release, path)
+    if not path.is_dir():
+        raise InputError(f"no {name} in {path}: there is no such folder; without a path the data are downloaded")
     raise InputError(
         f"no {name} in {path}: it must hold the folder {release.folder}, or train/<class>/*.png and test/<class>/*.png"
+        "; without a path the data are downloaded"
     )
 
 

@@ -45,7 +45,8 @@ def downloaded(release: Release, into: Path) -> Path:
             error.close()  # it is an open answer at the same time
         raise InputError(
             f"cannot fetch {release.address} ({getattr(error, 'reason', None) or error}): "
-            f"put its folder {release.folder!r} into {into}, or pass the folder that holds it as path"
+            f"put its folder {release.folder!r} into {into}, or pass the folder that holds it as path "
+            "(run: --set data.path=DIR, dnr: --path DIR)"
         ) from error
     return target
 

@@ -11,10 +11,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from ..core.errors import InputError
 from ..core.masks import Masks
+from ..machine import AUTO, automatic
 from ..machine import device as usable_device
 from ..training.engines import Engines
 from .collecting import collect
@@ -57,6 +56,10 @@ class Job(ABC):
     def is_written(self) -> bool:
         """Whether the folder says that just this is being run."""
 
+    def differences(self) -> list[str]:
+        """The keys of the study whose values the last run in the folder had otherwise, and that change results."""
+        return []
+
     @cached_property
     def plan(self) -> Plan:
         """The steps of all its studies."""
@@ -64,11 +67,9 @@ class Job(ABC):
 
     @property
     def device(self) -> str:
-        """Where it is computed: `auto` is a GPU where there is one."""
+        """Where it is computed."""
         chosen = self.studies[0].device
-        if chosen != "auto":
-            return str(usable_device(chosen))
-        return "cuda" if torch.cuda.is_available() else "cpu"
+        return automatic() if chosen == AUTO else str(usable_device(chosen))
 
     def go(
         self,
@@ -87,6 +88,11 @@ class Job(ABC):
             shared = Sharing(self.out)
         with shared as folder:
             if folder.alone:
+                if other := self.differences():
+                    observer.trouble(
+                        f"the last run in {self.out} had other settings ({', '.join(other)}); this one takes its "
+                        "place, and what both computed stays in the store"
+                    )
                 self.write_study()
                 folder.share()
             elif not self.is_written():

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from math import prod
 from pathlib import Path
 from typing import Any
 
 import yaml
+from pydantic.fields import FieldInfo
 
 from ..core.errors import InputError, unknown
 from ..training import Training
+from ..training.settings import DataChoice
 from .study import Study
 
 HERE = Path(__file__).parent
@@ -77,6 +79,16 @@ def study_names() -> dict[str, str]:
     return {path.stem: _about(path) for path in sorted(STUDIES.glob("*.yaml"))}
 
 
+def study_keys() -> Iterator[tuple[str, FieldInfo]]:
+    """Every key that a study may have, with what is known of it: the study's own, its training's, its data's."""
+    for model, keys, prefix in (
+        (Study, STUDY_KEYS, ""),
+        (Training, TRAINING_KEYS, ""),
+        (DataChoice, DataChoice.model_fields, "data."),
+    ):
+        yield from ((f"{prefix}{key}", field) for key, field in model.model_fields.items() if key in keys)
+
+
 def parsed(text: str, where: str, modules: Container[str] | None = None) -> Study:
     """The inverse of `written`.
 
@@ -102,6 +114,14 @@ def written(study: Study) -> str:
     return yaml.safe_dump(values, sort_keys=False)
 
 
+def in_results(study: Study) -> dict[str, Any]:
+    """All keys of a study that change what comes out, and their values; where the data are is none."""
+    values = study.model_dump(mode="json", exclude=NO_PART_OF_A_RESULT | {"training"})
+    training = study.training.model_dump(mode="json", exclude=OF_THE_STUDY)
+    training["data"].pop("path")
+    return {**values, **training}
+
+
 def assignments(texts: Iterable[str]) -> dict[str, Any]:
     """Keys and values from "key=value" texts; a value is read as YAML.
 
@@ -117,10 +137,21 @@ def assignments(texts: Iterable[str]) -> dict[str, Any]:
     return found
 
 
+def unknown_key(key: str) -> InputError:
+    """The error for a key that a study does not have; one of the data's is told by its whole name.
+
+    >>> print(unknown_key("path"))
+    unknown key 'path': did you mean 'data.path'? (activeprune list keys explains all)
+    """
+    if key in DataChoice.model_fields:
+        return InputError(f"unknown key {key!r}: did you mean 'data.{key}'? (activeprune list keys explains all)")
+    return unknown("key", key, KEYS)
+
+
 def _study(values: Mapping[str, Any]) -> Study:
     for key in values:
         if key not in KEYS:
-            raise unknown("key", key, KEYS)
+            raise unknown_key(key)
     training = Training.read({key: value for key, value in values.items() if key in TRAINING_KEYS})
     own = {key: value for key, value in values.items() if key in STUDY_KEYS}
     return Study.read({"training": training, **own})
@@ -180,7 +211,7 @@ def _loaded(path: Path) -> dict[str, Any]:
         raise InputError(f"{path} must hold keys and values, such as 'lr: 0.1'")
     for key in values:
         if key not in KEYS:
-            raise InputError(f"{path.name}: {unknown('key', key, KEYS)}")
+            raise InputError(f"{path.name}: {unknown_key(key)}")
     return values
 
 
@@ -216,10 +247,11 @@ def _file(name: str | Path, folders: Iterable[Path], but: Path | None = None) ->
     """The file of a name: a path to one, or one of the library's; never `but` itself."""
     given, folders = Path(name), list(dict.fromkeys(folders))
     if given.suffix in (".yaml", ".yml"):
-        for path in (given, *(folder / given for folder in folders)):
-            if path.is_file() and path.resolve() != but:
-                return path.resolve()
-        raise InputError(f"no such file: {given}")
+        found = [path.resolve() for path in (given, *(folder / given for folder in folders)) if path.is_file()]
+        for path in found:
+            if path != but:
+                return path
+        raise InputError(f"{given} extends itself" if found else f"no such file: {given}")
     for folder in folders:
         if (path := folder / f"{name}.yaml").is_file() and path != but:
             return path

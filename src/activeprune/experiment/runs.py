@@ -18,7 +18,7 @@ from .files import read_json, write_text
 from .findings import Rows, epoch_lines, probe_lines, rows_of, summaries
 from .jobs import Job
 from .own import asked_for, import_asked_for
-from .reading import read_study, written
+from .reading import in_results, parsed, read_study, written
 from .steps import pinned
 from .store import FolderStore
 from .study import Study
@@ -76,6 +76,14 @@ class Run(Job):
         """Whether the folder says that just this is being run."""
         path = self.out / STUDY_FILE
         return path.is_file() and path.read_text(encoding="utf-8") == written(self.study)
+
+    def differences(self) -> list[str]:
+        """The keys of the study whose values the last run in the folder had otherwise, and that change results."""
+        try:
+            before = parsed((self.out / STUDY_FILE).read_text(encoding="utf-8"), STUDY_FILE)
+        except (OSError, InputError):  # none, or one that cannot be read any more
+            return []
+        return [key for key, value in in_results(self.study).items() if in_results(before)[key] != value]
 
     def write_records(self) -> None:
         """One line an epoch, one a look at dead neurons, and one summary, from what is in the store."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from ..core.errors import InputError
+from ..core.errors import InputError, listed
 from .files import read_json, write_text
 from .findings import Rows
 from .jobs import Job
@@ -122,7 +122,11 @@ def opened(out: str | Path) -> Run | Search:
         return Run.opened(folder)
     if (folder / GRID_FILE).is_file():
         return Search.opened(folder)
-    raise InputError(f"{folder} holds no run: activeprune run STUDY --out {folder} starts one")
+    inside = sorted(str(path.parent) for name in (RUN_FILE, GRID_FILE) for path in folder.glob(f"*/{name}"))
+    instead = f"{listed(inside)} inside it " + ("do" if len(inside) > 1 else "does")
+    raise InputError(
+        f"{folder} holds no run: {instead if inside else f'activeprune run STUDY --out {folder} starts one'}"
+    )
 
 
 def folder_name(label: str) -> str:

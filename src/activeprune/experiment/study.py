@@ -17,6 +17,21 @@ from ..training.probe import EVERY
 from ..training.settings import Choice, Count, Number, Positive, Settings
 
 Variant = Literal["plain", "plain_rewind", "ap_lite", "ap_pro", "ap_lite_literal", "no_rewind", "solo"]
+VARIANTS: Mapping[Variant, str] = {
+    "plain": "Method X alone.",
+    "plain_rewind": "X alone, retrained from where AP's retraining starts: what AP is fairly compared with.",
+    "ap_lite": "X alone until the reported cycle; in that one X removes p - q and AP q, then rewind and retrain.",
+    "ap_pro": "X removes p - q and AP q in every cycle, each followed by rewind and retraining.",
+    "ap_lite_literal": "Algorithm 2 as printed: p - q by X in every cycle, q by AP once at the end; λ differs.",
+    "no_rewind": "ap_lite, retrained from the trained weights (the paper's ablation NO-WR).",
+    "solo": "ap_lite with the whole of p chosen by AP's metric (the paper's ablation SOLO).",
+}
+CHAINS: Mapping[Chain, str] = {
+    "reinit": "Every cycle trains new weights under the last masks; the default.",
+    "rewind": "Every cycle trains the first weights, or the state at rewind_epoch, under the last masks; for imp.",
+    "continue": "Every cycle trains what the last one left.",
+    "at_init": "Nothing is trained before pruning; for snip and synflow.",
+}
 Retrain = Literal["full", "finetune", "s_cyc"]
 Whole = Annotated[int, Field(strict=True, ge=0)]
 
@@ -64,26 +79,32 @@ class Study(Settings):
 
     training: Training
     method: MethodChoice = MethodChoice(name="global_magnitude")
+    """Method X, by name or with options: {name: obd, probes: 64}."""
     variants: Annotated[tuple[Variant, ...], BeforeValidator(_several)] = ("plain", "ap_lite", "ap_pro")
+    """What is compared (activeprune list variants)."""
     chain: Chain | None = None
-    """By default the only one that the method is defined for, else reinit."""
+    """What each cycle trains (activeprune list chains); by default the method's only one, else reinit."""
     p: Number = 0.20
     """Share of the alive weights that a cycle removes."""
     q: Number = 0.02
     """AP's part of p."""
     cycles: Annotated[Count, Field(le=MOST_CYCLES)] = 1
+    """How often p of the alive weights are removed."""
     report_cycles: Annotated[tuple[Count, ...], BeforeValidator(_several)] | None = None
     """Cycles whose networks are retrained and reported; by default all."""
     seeds: Annotated[tuple[Whole, ...], BeforeValidator(_seeds)] = (0,)
     """A number of seeds, or a list of them."""
 
     rule: str = "ap"
+    """How AP chooses its share (activeprune list rules)."""
     scope: Scope | None = None
     """By default the method's."""
     score_batches: Count | None = None
     """By default as many as the method asks for."""
     include: Annotated[tuple[str, ...], BeforeValidator(_several)] | None = None
+    """Only these layers are pruned (shell patterns)."""
     exclude: Annotated[tuple[str, ...], BeforeValidator(_several)] | None = None
+    """These layers are not pruned."""
     rewind_epoch: Whole | None = None
     """Of chain rewind; by default 6 with imp and 0 otherwise."""
     movement_from: Literal["start", "rewind"] = "start"
@@ -110,12 +131,12 @@ class Study(Settings):
         self._check_counts()
         known = METHODS[self.method.name]
         if known.chain is not None and self.chain not in (None, known.chain):
-            raise InputError(f"chain = {self.chain}: method {self.method.name} is defined for {known.chain} alone")
+            raise InputError(f"chain = {self.chain}: method {self.method.name} needs chain = {known.chain}")
         if self.chain == "at_init" and known.chain != "at_init":
             raise InputError(f"chain = at_init: method {self.method.name} needs trained weights")
         wrong = [variant for variant in self.variants if variant != "plain"]
         if self.which_chain == "at_init" and wrong:
-            raise InputError(f"variants = {wrong[0]}: nothing has moved before a training, only plain is possible")
+            raise InputError(f"variants = {wrong[0]}: nothing has moved before a training, variants = plain is needed")
         if self.which_chain != "rewind" and (self.rewind_epoch or self.movement_from == "rewind"):
             raise InputError(f"rewind_epoch and movement_from belong to chain rewind, not to {self.which_chain}")
         if self.training.epochs.unit == "ep" and self.from_epoch >= self.training.epochs.count:

@@ -122,6 +122,7 @@ class DataChoice(Settings):
     """A data set by name: `cifar10`, or `{name: cifar10, path: …, limit: 2000}`."""
 
     name: str
+    """Which data set it is."""
     path: Path | None = None
     """Where it is; says nothing about what it is."""
     content: str | None = None
@@ -163,19 +164,25 @@ class Training(Settings):
     """
 
     network: NetworkChoice
+    """By name, or with options: {name: resnet20, shortcut: pad}."""
     init: Init | None = None
     """How weights start; by default what the network was registered with."""
 
     data: DataChoice
+    """By name, or with options: {name: cifar10, path: DIR, limit: 2000}."""
     augment: Augmentation = "none"
+    """none, crop, crop_flip, or for files resized_crop_flip."""
     resolution: Count | None = None
     """Images are scaled to this size, and a network that has a resolution is built for it."""
     mean: tuple[Annotated[Number, Field(ge=0, le=1)], ...] | None = None
     """Of each channel, in [0, 1]; by default that of the training images."""
     std: tuple[Annotated[Number, Field(gt=0, le=1)], ...] | None = None
+    """The same for standard deviations."""
 
     optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
+    """sgd, adam or adamw."""
     lr: Positive
+    """The highest learning rate."""
     momentum: Share = 0.9
     """Of sgd."""
     nesterov: bool = False
@@ -183,13 +190,20 @@ class Training(Settings):
     betas: tuple[Share, Share] = (0.9, 0.999)
     """Of adam and adamw."""
     weight_decay: Annotated[Number, Field(ge=0)] = 0.0
+    """Of adamw decoupled, of the others a part of the gradient."""
 
     epochs: Length
+    """How long a training is: 80ep or 500it."""
     batch: Count
+    """Images a step."""
     schedule: Literal["drops", "cosine"] = "drops"
+    """What follows the warm-up: drops or cosine."""
     warmup: Length = Duration(0)
+    """How long the learning rate rises: 5ep or 500it."""
     drops: tuple[Length, ...] = ()
+    """When it falls by drop_factor: [55ep, 70ep]."""
     drop_factor: Annotated[Number, Field(gt=0, le=1)] = 0.1
+    """What is left of the learning rate at each of the drops."""
     rates: Literal["full", "finetune", "s_cyc"] = "full"
     """`finetune`: the schedule's last rate throughout. `s_cyc`: between lr and lr_high, higher the more is pruned."""
     lr_high: Positive | None = None
@@ -199,6 +213,7 @@ class Training(Settings):
     clip: Positive | None = None
     """Largest norm of the gradient."""
     label_smoothing: Share = 0.0
+    """How much of the target is spread over all classes."""
     early_stop: EarlyStop = "best_validation"
     """The epoch whose test accuracy is reported; the earliest on a tie."""
 

@@ -24,6 +24,7 @@ from .structure import Activation, Barrier, WeightGraph
 from .wiring import Opaque, Value, Wiring
 
 RETURNS_ITS_INPUT = {"dropout"}  # in eval mode, though its schema does not say so
+TALKATIVE = ("torch.fx.experimental.symbolic_shapes", "torch._subclasses.fake_tensor")  # modules of torch.export
 MISFITS = (AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError)
 
 
@@ -54,14 +55,16 @@ def trace(model: nn.Module, example_input: Batch) -> WeightGraph:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """What torch.export prints of a model that it cannot trace, graphs and all, is in its error as well."""
-    logger = logging.getLogger("torch.fx.experimental.symbolic_shapes")
-    before = logger.level
-    logger.setLevel(logging.ERROR)
+    loggers = [logging.getLogger(name) for name in TALKATIVE]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
     try:
         with redirect_stderr(StringIO()):
             yield
     finally:
-        logger.setLevel(before)
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)
 
 
 def _samples(example_input: Batch) -> int | None:
