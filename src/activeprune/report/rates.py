@@ -65,7 +65,11 @@ def start_table(run: Gathered) -> Table | None:
         title=f"{run.title}: dead neurons where training starts in %, mean ± standard deviation",
         head=HEADS,
         rows=tuple(rows),
-        notes=(COUNTED, "of the network that a training goes on from: pruned, and rewound where its variant is"),
+        notes=(
+            COUNTED,
+            "of the network that a training goes on from: pruned, and rewound where its variant is; in eval mode, where a "
+            "batch-norm that has seen no image yet changes nothing",
+        ),
     )
 
 
