@@ -67,8 +67,8 @@ def start_table(run: Gathered) -> Table | None:
         rows=tuple(rows),
         notes=(
             COUNTED,
-            "of the network that a training goes on from: pruned, and rewound where its variant is; in eval mode, where "
-            "a batch-norm that has seen no image yet changes nothing",
+            "of the network that a training goes on from: pruned, and rewound where its variant is; in eval mode, "
+            "where a batch-norm that has seen no image yet changes nothing",
         ),
     )
 
