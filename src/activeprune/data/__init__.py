@@ -13,7 +13,7 @@ from .imagefolder import fingerprint
 from .images import Dataset, Files, Images, Outline
 from .in_memory import InMemory, Shelf, shown
 from .normalise import IMAGENET, Normalisation, normalised, resized, scaled, statistics
-from .sources import DATASETS, Source, dataset, find, load, outline
+from .sources import DATASETS, Source, dataset, load, outline
 from .splits import Split, split, stratified
 from .streamed import Streamed
 
@@ -39,7 +39,6 @@ __all__ = [
     "dataset",
     "draws",
     "feed",
-    "find",
     "fingerprint",
     "load",
     "normalised",
