@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from typing import Any
@@ -13,12 +13,12 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.utils._pytree import tree_map
 
-from ..core.calling import Batch, Batches, eval_mode, inputs_of, one_less, size_of, train_mode
+from ..core.calling import Batch, Batches, eval_mode, inputs_of, one_less, size_of
 from ..core.errors import InputError, unknown
 from ..core.graph import WeightGraph, trace
 from ..core.masks import Masks
 from ..core.prunable import Patterns, unwrapped
-from ..core.randomness import stable_seed, torchs_own
+from ..core.randomness import torchs_own
 from .attribution import Attribution, Unfed
 from .rates import DeadNeurons, Rates, Unattributed, rates_of, rates_without_identity, together
 from .sparsity import Companions, Spread, weight_spreads
@@ -37,7 +37,6 @@ def dead_neurons(
     share: float = 1.0,
     include: Patterns = None,
     exclude: Patterns = None,
-    training: bool = False,
     batch_statistics: bool = False,
     companions: bool = False,
 ) -> DeadNeurons:
@@ -49,9 +48,9 @@ def dead_neurons(
     dynamic. `batches` are tensors, pairs (input, target) or dicts of model arguments, samples along their first axis.
 
     The model is neither changed nor moved, and runs in eval mode, or with `batch_statistics` (batch-norm as in
-    training), or as in `training`. `graph` is its weight graph, traced with the first batch by default. `include` and
-    `exclude` choose activations by shell patterns of their names, such as `exclude="*#2"`. `companions` adds sparsity
-    measures of weights and activations, which takes longer.
+    training). `graph` is its weight graph, traced with the first batch by default. `include` and `exclude` choose
+    activations by shell patterns of their names, such as `exclude="*#2"`. `companions` adds sparsity measures of
+    weights and activations, which takes longer.
 
     >>> model = nn.Sequential(nn.Linear(2, 2, bias=False), nn.ReLU())
     >>> model[0].weight.data = torch.tensor([[1.0, 1.0], [1.0, -1.0]])
@@ -68,7 +67,6 @@ def dead_neurons(
         share=share,
         include=include,
         exclude=exclude,
-        training=training,
         batch_statistics=batch_statistics,
         companions=companions,
     )
@@ -105,7 +103,6 @@ class DeadNeuronCounter:
         share: float = 1.0,
         include: Patterns = None,
         exclude: Patterns = None,
-        training: bool = False,
         batch_statistics: bool = False,
         companions: bool = False,
     ) -> None:
@@ -127,7 +124,7 @@ class DeadNeuronCounter:
         self._tensors, self._buffers = _copied(self._model, weights, self._masks)
         self._include, self._exclude = _several(include), _several(exclude)
         self._threshold, self._share = threshold, share
-        self._training, self._batch_statistics = training, batch_statistics
+        self._batch_statistics = batch_statistics
         self._pruned = masks or Masks.dense(model) if companions else None
         self._attribution = Attribution(graph)
         self._watch: Watch | None = None
@@ -141,13 +138,16 @@ class DeadNeuronCounter:
         watch = self._watching(batch)
         if self._buffers:
             torch._foreach_copy_([self._tensors[name] for name in self._buffers], list(self._buffers.values()))
-        mode = train_mode(self._model) if self._training else eval_mode(self._model, self._batch_statistics)
         devices = {tensor.device for tensor in self._tensors.values() if tensor.device.type == "cuda"}
-        with torchs_own, torch.random.fork_rng(devices), torch.inference_mode(False), torch.no_grad(), mode:
-            if self._training:
-                _seed(stable_seed(0, "neurons", self.samples), devices)
-            with _as_it_was(self._model):
-                self._run(watch, batch, size)
+        with (
+            torchs_own,
+            torch.random.fork_rng(devices),
+            torch.inference_mode(False),
+            torch.no_grad(),
+            eval_mode(self._model, self._batch_statistics),
+            _as_it_was(self._model),
+        ):
+            self._run(watch, batch, size)
         self.samples += size
 
     def _run(self, watch: Watch, batch: Batch, size: int) -> None:
@@ -253,14 +253,6 @@ def _copied(
         tensors |= {name: weight.masked_fill(~masks[name].to(weight.device), 0) for name, weight in weights.items()}
         kept = {name: tensor if name in weights else tensor.clone() for name, tensor in tensors.items()}
         return kept | {name: buffer.clone() for name, buffer in buffers.items()}, buffers
-
-
-def _seed(seed: int, devices: Iterable[torch.device]) -> None:
-    """Seeds torch's own generators of the CPU and of these GPUs, and of no other."""
-    torch.default_generator.manual_seed(seed)
-    for device in devices:
-        with torch.cuda.device(device):
-            torch.cuda.manual_seed(seed)
 
 
 @contextmanager
