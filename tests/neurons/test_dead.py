@@ -600,9 +600,9 @@ def test_companions_of_weights_and_activations() -> None:
     assert (found.parameters, found.weights.sparsity) == (1 - 4 / 6, 1 - 4 / 6)
     assert found.layers["0.weight"] == found.weights
     rows = [torch.tensor([3.0, 1.0, 0.0]), torch.tensor([3.0, 0.0, 0.0])]
-    spreads = [ap.neurons.spread(row) for row in rows]
+    by_row = [ap.neurons.measures(row) for row in rows]
     for measure in ("sparsity", "gini", "hoyer"):
-        mean = sum(getattr(spread, measure) for spread in spreads) / 2
+        mean = sum(getattr(one, measure) for one in by_row) / 2
         assert getattr(found.activations["1"], measure) == pytest.approx(mean, abs=1e-12)
     assert measured(model, TWO).companions is None
 

@@ -20,7 +20,7 @@ from .attribution import Attribution, Unfed
 from .copying import as_it_was, copied, usual
 from .counting import THRESHOLD, Counting
 from .rates import DeadNeurons, Rates, Unattributed, rates_of, rates_without_identity, together
-from .sparsity import Companions, Spread, weight_spreads
+from .sparsity import Companions, Measures, measures_of_weights
 from .watching import Tally, Watch, on_cpu
 
 USUAL = Counting()
@@ -192,14 +192,14 @@ class DeadNeuronCounter:
     def _companions(self, tallies: Mapping[str, Tally]) -> Companions | None:
         if self._pruned is None:
             return None
-        weights, layers = weight_spreads({name: self._tensors[name] for name in self._pruned})
+        weights, layers = measures_of_weights({name: self._tensors[name] for name in self._pruned})
         activations = {}
         for name, tally in tallies.items():
-            if tally.spreads is not None:
-                means = (tally.spreads / tally.samples).tolist()
+            if tally.measures is not None:
+                means = (tally.measures / tally.samples).tolist()
                 if not all(map(math.isfinite, means)):
                     raise InputError(f"the outputs of {name!r} are not all finite: their sparsity cannot be measured")
-                activations[name] = Spread(*means)
+                activations[name] = Measures(*means)
         return Companions(1 - self._pruned.alive / self._pruned.total, weights, layers, activations)
 
 

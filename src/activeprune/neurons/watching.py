@@ -19,7 +19,7 @@ from ..core.graph.activations import NEAR_ZERO, OPERATORS
 from .bytes import over_maps, over_samples
 from .carrying import CPU, carried
 from .counting import Counting
-from .sparsity import spreads
+from .sparsity import measures_of_rows
 
 ARGUMENTS = {  # what the arguments after the tensor are called, where they matter
     "hardtanh": ("min_val", "max_val"),
@@ -50,7 +50,7 @@ class Tally:
         self.samples = 0  # that were told apart
         self.neurons = 0  # of one sample, at most
         self.counted = 0
-        self.spreads: Tensor | None = None  # sums over samples
+        self.measures: Tensor | None = None  # sums over samples
 
     def add(self, dead: Tensor, axis: int, share: float) -> None:
         """Counts `dead` [samples, *sample shape], bytes that are 1 where a unit is, channels at `axis` of a sample."""
@@ -164,8 +164,8 @@ class Watch(TorchFunctionMode):
             tally = self._tally(name, values.shape[1:], axis, output.device)
             tally.add(self._dead(kind, values), axis, self._counting.share)
             if self._counting.companions:
-                found = spreads(values.flatten(1)).sum(0)
-                tally.spreads = found if tally.spreads is None else tally.spreads + found
+                found = measures_of_rows(values.flatten(1)).sum(0)
+                tally.measures = found if tally.measures is None else tally.measures + found
 
     def _running(self, frame: FrameType | None) -> str:
         """The path of the innermost module that is being called."""
