@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import activeprune as ap
-from activeprune.core.graph import feeding
-from activeprune.core.graph.operators import RULES
+from activeprune.core.graph import fed_neurons
+from activeprune.core.graph.operators import RULE_OF
 from activeprune.core.graph.signals import collapsed, combinations, reshaped
 from tests.helpers import Net, SmallNet, conv, same_state, snapshot
 from tests.replay import changed_by_graph, changed_by_replay, randomised, weighted_modules
@@ -271,7 +271,7 @@ def test_an_unknown_weight_names_its_neighbour() -> None:
 
 
 def test_every_rule_is_for_an_operator_that_exists() -> None:
-    assert [name for name in RULES if not hasattr(torch.ops.aten, name)] == []
+    assert [name for name in RULE_OF if not hasattr(torch.ops.aten, name)] == []
 
 
 @given(st.lists(st.sampled_from([1, 2, 3, 4]), min_size=1, max_size=4), st.data())
@@ -425,7 +425,7 @@ def unfed(net: Net, example: Tensor, **pruned: list[int]) -> dict[str, list[bool
     for name, outputs in pruned.items():
         masks[f"{name}.weight"][outputs] = False
     graph = ap.trace(net, example)
-    found = feeding(graph, masks)
+    found = fed_neurons(graph, masks)
     return {activation.name: found.unfed(activation.neurons).flatten().tolist() for activation in graph.activations}
 
 
@@ -455,7 +455,7 @@ def test_a_transposed_convolutions_outputs_are_found_in_its_groups() -> None:
     mask = torch.ones_like(net.up.weight, dtype=torch.bool)
     mask[2:, 1] = False  # of the second group's two inputs, the second of three outputs
     graph = ap.trace(net, IMAGE)
-    found = feeding(graph, {"up.weight": mask}).unfed(graph.activations[0].neurons)
+    found = fed_neurons(graph, {"up.weight": mask}).unfed(graph.activations[0].neurons)
     assert found.flatten().tolist() == [False, False, False, False, True, False]
 
 
@@ -480,9 +480,9 @@ def test_behind_a_barrier_only_live_weights_are_known() -> None:
     graph = ap.trace(net, VECTOR)
     mask = torch.ones(4, 4, dtype=torch.bool)
     neurons = graph.activations[0].neurons
-    assert feeding(graph, {"b.weight": mask}).hidden_by(neurons) is None
+    assert fed_neurons(graph, {"b.weight": mask}).hidden_by(neurons) is None
     mask[1] = False
-    found = feeding(graph, {"b.weight": mask})
+    found = fed_neurons(graph, {"b.weight": mask})
     assert found.hidden_by(neurons) == graph.barriers[0]
     assert not found.unfed(neurons).any()
 
@@ -490,4 +490,4 @@ def test_behind_a_barrier_only_live_weights_are_known() -> None:
 def test_masks_of_another_model_are_refused() -> None:
     graph = ap.trace(linear_net(lambda net, x: net.a(x), "a"), VECTOR)
     with pytest.raises(ap.InputError, match="graph is of another model"):
-        feeding(graph, {"a.weight": torch.ones(3, 4, dtype=torch.bool)})
+        fed_neurons(graph, {"a.weight": torch.ones(3, 4, dtype=torch.bool)})

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from activeprune.data import Images
+from activeprune.data import Files, Images, Normalisation, scaled
 from activeprune.data.releases import CIFAR10, CIFAR100, Release
 
 
@@ -23,6 +23,16 @@ def noise(n: int, classes: int, shape: tuple[int, int, int] = (3, 32, 32), seed:
     draw = torch.Generator().manual_seed(seed)
     pixels = torch.randint(0, 256, (n, *shape), generator=draw, dtype=torch.uint8)
     return Images(pixels, (torch.arange(n) * 7 + 3) % classes)
+
+
+def normalised(pixels: torch.Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> torch.Tensor:
+    """As a feed does it."""
+    return scaled(pixels, *Normalisation(mean, std).factors(pixels.device))
+
+
+def paths(files: Files) -> list[Path]:
+    """Where all of them are."""
+    return [files.path(index) for index in range(len(files))]
 
 
 def python2_pickle(content: dict[str, Any]) -> bytes:

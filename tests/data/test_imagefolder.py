@@ -10,7 +10,7 @@ from PIL import Image
 
 import activeprune as ap
 from activeprune.data import Files, fingerprint, load
-from tests.data.makers import write_image
+from tests.data.makers import paths, write_image
 
 GREY = np.full((6, 5, 3), 128, np.uint8)
 
@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def names(files: Files) -> list[str]:
-    return [str(path.relative_to(files.root)) for path in files.paths]
+    return [str(path.relative_to(files.root)) for path in paths(files)]
 
 
 def test_files_come_by_class_and_name_with_labels_in_the_order_of_train(folder: Path) -> None:
@@ -96,7 +96,7 @@ def test_a_truncated_and_a_16_bit_image_are_found_before_training(folder: Path) 
 def test_names_that_are_not_utf_8_are_found(folder: Path) -> None:
     odd = os.path.join(os.fsencode(folder), b"train/dog/\xff.png")
     shutil.copy(folder / "train" / "dog" / "deep" / "er" / "a.png", odd)
-    assert os.fsencode(load("imagefolder", folder).train.paths[-1]) == odd
+    assert os.fsencode(paths(load("imagefolder", folder).train)[-1]) == odd
 
 
 def test_the_fingerprint_is_of_names_and_sizes_not_of_place_and_time(folder: Path, tmp_path: Path) -> None:
@@ -119,4 +119,4 @@ def test_a_folder_that_was_found_whole_is_not_decoded_again(folder: Path, monkey
     monkeypatch.setattr(imagefolder, "_decode", seen.append)
     load("imagefolder", folder)
     load("imagefolder", folder)
-    assert sorted(seen) == sorted([*load("imagefolder", folder).train.paths, *load("imagefolder", folder).test.paths])
+    assert sorted(seen) == sorted([*paths(load("imagefolder", folder).train), *paths(load("imagefolder", folder).test)])

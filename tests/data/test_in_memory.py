@@ -16,11 +16,10 @@ from activeprune.data import (
     augmented,
     draws,
     feed,
-    normalised,
     resized,
     statistics,
 )
-from tests.data.makers import noise
+from tests.data.makers import noise, normalised
 
 WHOLE = Dataset("noise", ("a", "b", "c"), noise(59, 3), noise(11, 3, seed=2))
 PARTS = Split(WHOLE, {"train": torch.arange(50), "validation": torch.arange(50, 59), "test": torch.arange(59, 70)})

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 import activeprune as ap
-from activeprune.data import Images, Normalisation, normalised, resized, statistics
-from tests.data.makers import noise
+from activeprune.data import Images, Normalisation, resized, statistics
+from tests.data.makers import noise, normalised
 
 
 def test_statistics_are_numpys_over_images_rows_and_columns() -> None:

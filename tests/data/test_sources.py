@@ -10,7 +10,7 @@ import torch
 from sklearn.datasets import load_digits
 
 import activeprune as ap
-from activeprune.data import DATASETS, Dataset, Outline, dataset, find, load, outline
+from activeprune.data import DATASETS, Dataset, Outline, dataset, load, outline
 from activeprune.data.sources import Source
 from tests.data.makers import noise
 
@@ -30,7 +30,7 @@ def test_all_of_them_are_listed_with_a_line() -> None:
 
 
 def test_ones_own_data_need_no_registration() -> None:
-    assert find("tests.data.test_sources:mine").summary == "Noise."
+    assert DATASETS.find("tests.data.test_sources:mine").summary == "Noise."
     found = load("tests.data.test_sources:mine", "~/somewhere", size=8)
     assert found.name == f"mine at {Path.home() / 'somewhere'}"
     assert len(found.train) == 8

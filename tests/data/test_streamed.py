@@ -8,9 +8,9 @@ import torch
 
 import activeprune as ap
 from activeprune.core.randomness import generator
-from activeprune.data import IMAGENET, Normalisation, Split, Streamed, draws, feed, load, normalised, split
+from activeprune.data import IMAGENET, Normalisation, Split, Streamed, draws, feed, load, split
 from activeprune.data.decode import central, random_resized
-from tests.data.makers import write_image
+from tests.data.makers import normalised, paths, write_image
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"),  # how torch starts its workers on Linux
@@ -85,7 +85,7 @@ def test_without_augmentation_and_in_evaluation_the_centre_is_taken(parts: Split
     for part in ("train", "validation", "test"):
         files = getattr(parts, part)
         x, y = (torch.cat(column) for column in zip(*augmenting.evaluation(part), strict=True))
-        pixels = torch.stack([central(path, 16) for path in files.paths])
+        pixels = torch.stack([central(path, 16) for path in paths(files)])
         assert torch.equal(x, normalised(pixels, IMAGENET.mean, IMAGENET.std))
         assert torch.equal(y, files.labels)
 

@@ -3,12 +3,13 @@
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 import activeprune as ap
 from activeprune.neurons import DeadNeuronCounter
 from activeprune.neurons.again import Removed, RepeatedCounter
 from activeprune.neurons.bytes import summed
-from tests.helpers import random_masks
+from tests.helpers import Net, random_masks
 from tests.neurons.test_again import looked_at
 
 pytestmark = [
@@ -63,9 +64,9 @@ def test_adding_a_batch_never_waits_for_the_device() -> None:
 
 
 def test_the_gpus_random_state_is_left_alone() -> None:
-    model = nn.Sequential(network(), nn.Dropout(0.5)).cuda()
+    model = Net(lambda net, x: F.dropout(net.inner(x), 0.5, training=True), inner=network()).cuda()
     before = torch.cuda.get_rng_state()
-    ap.dead_neurons(model, None, [x.cuda() for x in images()], training=True)
+    ap.dead_neurons(model, None, [x.cuda() for x in images()])
     assert torch.equal(torch.cuda.get_rng_state(), before)
 
 

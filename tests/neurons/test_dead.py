@@ -487,7 +487,7 @@ def everything_about(model: nn.Module) -> list:
     ] + [(name, id(p), p.requires_grad, p.grad, p._version) for name, p in model.named_parameters()]
 
 
-@pytest.mark.parametrize("options", [{}, {"batch_statistics": True}, {"training": True}])
+@pytest.mark.parametrize("options", [{}, {"batch_statistics": True}])
 def test_nothing_of_the_model_or_of_torch_is_changed(options: dict) -> None:
     """Nor of its buffers, though its batch-norm layers and a counter of its own write into them."""
 
@@ -522,7 +522,6 @@ def test_batch_statistics_stand_in_for_running_ones() -> None:
     samples = torch.tensor([[-1.0], [1.0], [-2.0], [2.0]])
     assert counts(measured(model, samples).unit) == (0, 0, 4)
     assert counts(measured(model, samples, batch_statistics=True).unit) == (0, 2, 4)
-    assert counts(measured(model, samples, training=True).unit) == (0, 2, 4)
 
 
 @pytest.mark.parametrize("context", [torch.no_grad, torch.inference_mode, torch.enable_grad])
@@ -601,9 +600,9 @@ def test_companions_of_weights_and_activations() -> None:
     assert (found.parameters, found.weights.sparsity) == (1 - 4 / 6, 1 - 4 / 6)
     assert found.layers["0.weight"] == found.weights
     rows = [torch.tensor([3.0, 1.0, 0.0]), torch.tensor([3.0, 0.0, 0.0])]
-    spreads = [ap.neurons.spread(row) for row in rows]
+    by_row = [ap.neurons.measures(row) for row in rows]
     for measure in ("sparsity", "gini", "hoyer"):
-        mean = sum(getattr(spread, measure) for spread in spreads) / 2
+        mean = sum(getattr(one, measure) for one in by_row) / 2
         assert getattr(found.activations["1"], measure) == pytest.approx(mean, abs=1e-12)
     assert measured(model, TWO).companions is None
 

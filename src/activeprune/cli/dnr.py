@@ -16,7 +16,7 @@ from ..core.masks import Masks
 from ..experiment.reading import assignments
 from ..neurons import DeadNeurons, Rates, dead_neurons, layer_bound
 from ..neurons.bound import LEVELS
-from ..neurons.dead import THRESHOLD
+from ..neurons.counting import THRESHOLD
 from ..training import Training
 from .show import AsJson, print_json, print_table
 from .weights import load_weights

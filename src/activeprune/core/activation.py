@@ -17,7 +17,7 @@ from .errors import InputError, listed
 from .masks import Masks
 from .prunable import plain_names
 from .randomness import generator
-from .registry import Registry, origin_of, summary_of
+from .registry import Registered, Registry
 from .selection import lowest
 
 Tensors = Mapping[str, Tensor]
@@ -48,22 +48,14 @@ class Journey:
         }
 
 
-RuleFunction = Callable[[Journey, int], dict[str, Tensor]]
-Function = TypeVar("Function", bound=RuleFunction)
+Function = TypeVar("Function", bound=Callable[[Journey, int], dict[str, Tensor]])
 
 
 @dataclass(frozen=True)
-class Rule:
+class Rule(Registered):
     """A named way to choose `count` weights."""
 
-    name: str
-    function: RuleFunction
     version: int = 1  # counted up when it chooses other weights: results are kept by it
-
-    @property
-    def summary(self) -> str:
-        """The first line of its documentation."""
-        return summary_of(self.function)
 
 
 RULES: Registry[Rule] = Registry("activation rule", "activeprune.rules", make=Rule)
@@ -71,13 +63,7 @@ RULES: Registry[Rule] = Registry("activation rule", "activeprune.rules", make=Ru
 
 def activation_rule(name: str, *, version: int = 1) -> Callable[[Function], Function]:
     """Registers an activation rule under `name`; `version` is counted up when its code chooses other weights."""
-    RULES.check_name(name)
-
-    def register(function: Function) -> Function:
-        RULES.add(name, Rule(name, function, version), origin_of(function))
-        return function
-
-    return register
+    return RULES.register(name, version=version)
 
 
 @activation_rule("ap")

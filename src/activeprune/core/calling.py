@@ -97,23 +97,10 @@ def loss_of(output: Any, batch: Batch, loss_fn: LossFn | None) -> Tensor:
 @contextmanager
 def eval_mode(model: nn.Module, batch_statistics: bool = False) -> Iterator[None]:
     """Eval mode (with batch-norm in training mode if asked for); every module's own mode comes back."""
-    with _modes(model, lambda module: batch_statistics and isinstance(module, _BatchNorm)):
-        yield
-
-
-@contextmanager
-def train_mode(model: nn.Module) -> Iterator[None]:
-    """Training mode; every module's own mode comes back."""
-    with _modes(model, lambda module: True):
-        yield
-
-
-@contextmanager
-def _modes(model: nn.Module, training: Callable[[nn.Module], bool]) -> Iterator[None]:
     before = {module: module.training for module in model.modules()}
     try:
         for module in before:
-            module.training = training(module)
+            module.training = batch_statistics and isinstance(module, _BatchNorm)
         yield
     finally:
         for module, was_training in before.items():

@@ -143,10 +143,8 @@ class Evidence:
 
 def _peeked(batches: Batches) -> tuple[Batch, Batches]:
     """The first batch, and all of them as before."""
-    if not isinstance(batches, Iterator):
-        return next(_at_least_one(batches)), batches
     first = next(_at_least_one(batches))
-    return first, chain([first], batches)
+    return first, chain([first], batches) if isinstance(batches, Iterator) else batches
 
 
 def _at_least_one(batches: Batches | None) -> Iterator[Batch]:

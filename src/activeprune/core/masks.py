@@ -6,8 +6,10 @@ import json
 import math
 import operator
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from uuid import uuid4
 
 import numpy as np
 import torch
@@ -152,50 +154,74 @@ class Masks(Mapping[str, Tensor]):
         self.weights_of(model)
         return Hold(unwrapped(model), dict(self), (optimizer, *more))
 
-    # -- on disk
+    # -- as bytes, and on disk
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes a safetensors file, one bit a weight; names, shapes and order are in its metadata."""
-        from safetensors import SafetensorError
-        from safetensors.numpy import save_file
+    def to_bytes(self) -> bytes:
+        """A safetensors file, one bit a weight; names, shapes and order are in its metadata."""
+        from safetensors.numpy import save
 
         description = {
             "shapes": {name: list(mask.shape) for name, mask in self.items()},
             "left_out": None if self._left_out is None else sorted(self._left_out),
         }
         bits = {name: np.packbits(mask.reshape(-1).cpu().numpy()) for name, mask in self.items()}
-        partial = Path(f"{os.fspath(path)}.partial")
+        return save(bits, metadata={FORMAT: json.dumps(description)})  # one key: several come in any order
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Masks:
+        """The inverse of `to_bytes`, onto the CPU."""
+        from safetensors.numpy import load
+
+        what = "what was given"
+        with _readable(what):
+            tensors = load(content)  # which checks the header, too: its length, then JSON
+            header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+            return cls._described(what, header.get("__metadata__"), tensors.__getitem__)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the file of `to_bytes`, whole or not at all."""
+        path = Path(path)
+        part = path.with_name(f".{path.name}.{uuid4().hex}.part")
         try:
-            save_file(bits, partial, metadata={FORMAT: json.dumps(description)})  # one key: several come in any order
-            partial.replace(path)
-        except SafetensorError as error:
-            raise InputError(f"cannot write {os.fspath(path)}: {error}") from error
+            part.write_bytes(self.to_bytes())
+            part.replace(path)
         finally:
-            partial.unlink(missing_ok=True)
+            part.unlink(missing_ok=True)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Masks:
-        """Reads what `save` wrote, onto the CPU."""
-        from safetensors import SafetensorError, safe_open
+        """Reads what `save` wrote, onto the CPU; of another file it reads no more than the header."""
+        from safetensors import safe_open
 
+        what = os.fspath(path)
         if not Path(path).is_file():
-            raise InputError(f"no such file: {os.fspath(path)}")
-        try:
-            with safe_open(path, framework="numpy") as file:
-                metadata = file.metadata() or {}
-                if FORMAT not in metadata:
-                    raise InputError(f"{os.fspath(path)} is not a masks file (no {FORMAT!r} in its metadata)")
-                description = json.loads(metadata[FORMAT])
-                shapes = description["shapes"].items()
-                tensors = {name: _unpacked(name, file.get_tensor(name), shape) for name, shape in shapes}
-                left_out = description["left_out"]
-                if not (left_out is None or isinstance(left_out, list)):
-                    raise ValueError(f"left_out is {left_out!r}")
-                return cls(tensors, left_out)
-        except (SafetensorError, KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
-            if isinstance(error, InputError):
-                raise
-            raise InputError(f"{os.fspath(path)} is not a readable masks file: {error}") from error
+            raise InputError(f"no such file: {what}")
+        with _readable(what), safe_open(path, framework="numpy") as file:
+            return cls._described(what, file.metadata(), file.get_tensor)
+
+    @classmethod
+    def _described(cls, what: str, metadata: Mapping[str, str] | None, bits_of: Callable[[str], np.ndarray]) -> Masks:
+        if metadata is None or FORMAT not in metadata:
+            raise InputError(f"{what} is not a masks file (no {FORMAT!r} in its metadata)")
+        description = json.loads(metadata[FORMAT])
+        tensors = {name: _unpacked(name, bits_of(name), shape) for name, shape in description["shapes"].items()}
+        left_out = description["left_out"]
+        if not (left_out is None or isinstance(left_out, list)):
+            raise ValueError(f"left_out is {left_out!r}")
+        return cls(tensors, left_out)
+
+
+@contextmanager
+def _readable(what: str) -> Iterator[None]:
+    """Names the file, which may be anybody's, in whatever is wrong with it."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except (SafetensorError, KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{what} is not a readable masks file: {error}") from error
 
 
 def _unpacked(name: str, bits: np.ndarray, shape: list[int]) -> Tensor:

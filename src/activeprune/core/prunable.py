@@ -71,7 +71,7 @@ def prunable(model: nn.Module, include: Patterns = None, exclude: Patterns = Non
     names = set(standard)
     if include is not None:
         names = _matching(include, parameters, standard, "include")
-        added = {name for name in _several(include) if name in parameters and name not in standard}
+        added = {name for name in several(include) if name in parameters and name not in standard}
         for name in added:
             _refuse_forbidden(model, name, parameters[name])
         names |= added
@@ -111,14 +111,15 @@ def _is_transformers_conv1d(kind: type) -> bool:
     return any(c.__name__ == "Conv1D" and c.__module__.startswith("transformers.") for c in kind.__mro__)
 
 
-def _several(patterns: str | Sequence[str]) -> Sequence[str]:
-    return (patterns,) if isinstance(patterns, str) else patterns
+def several(patterns: Patterns) -> Sequence[str]:
+    """None, one or several patterns as a sequence."""
+    return () if patterns is None else (patterns,) if isinstance(patterns, str) else patterns
 
 
 def _matching(patterns: str | Sequence[str], parameters: Iterable[str], names: set[str], role: str) -> set[str]:
     """The names that any pattern matches; a pattern that fits no parameter at all is a mistake."""
     matched: set[str] = set()
-    for pattern in _several(patterns):
+    for pattern in several(patterns):
         everything = {*parameters, *names}
         fits = {name for name in everything if fnmatchcase(name, pattern) or fnmatchcase(_layer(name), pattern)}
         if not fits:

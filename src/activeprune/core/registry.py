@@ -4,43 +4,75 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pkgutil import iter_modules
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from .errors import InputError, unknown
 
-T = TypeVar("T")
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A function and the name that it is found by; parameters with a default are options."""
+
+    name: str
+    function: Callable[..., Any]
+    no_options: ClassVar[tuple[str, ...]] = ()  # parameters that are none, even with a default
+
+    @property
+    def summary(self) -> str:
+        """The first line of its documentation."""
+        return summary_of(self.function)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Its options and their defaults."""
+        return {
+            p.name: p.default for p in self.parameters() if p.name not in self.no_options and p.default is not p.empty
+        }
+
+    def parameters(self) -> list[inspect.Parameter]:
+        """Those of the function."""
+        return list(inspect.signature(self.function).parameters.values())
+
+
+T = TypeVar("T", bound=Registered)
 
 
 class Registry(Mapping[str, T], Generic[T]):
     """A mapping from name to thing that names the nearest neighbour of a misspelt name.
 
     An installed package may offer more through entry points of the group `group`: the module is imported when
-    one of its names is first asked for, and registers it by itself or is a function that `make(name, function)`
-    turns into the thing to keep.
+    one of its names is first asked for, and registers it by itself or is a function to be registered under it.
     """
 
-    def __init__(self, kind: str, group: str, make: Callable[[str, Callable[..., Any]], T]) -> None:
+    def __init__(self, kind: str, group: str, make: Callable[..., T]) -> None:
         self.kind = kind
         self.group = group
         self._make = make
         self._known: dict[str, T] = {}
         self._origin: dict[str, str] = {}
 
-    def add(self, name: str, thing: T, origin: str) -> None:
-        """Registers `thing`. Only the same piece of source (`origin`) may register a name again."""
-        self.check_name(name)
-        if self._origin.get(name, origin) != origin:
-            raise InputError(f"{self.kind} {name!r} is taken by {self._origin[name]}: choose another name")
-        self._known[name] = thing
-        self._origin[name] = origin
+    def register(self, name: str, **fields: Any) -> Callable[[Function], Function]:
+        """A decorator that keeps `make(name, function, **fields)`, and leaves the function as it is.
 
-    def check_name(self, name: object) -> None:
-        """Refuses what is no name: the decorator without its parentheses, say."""
-        if not name or not isinstance(name, str):
+        Only the same piece of source may register a name again.
+        """
+        if not name or not isinstance(name, str):  # the decorator without its parentheses, say
             raise InputError(f"{self.kind}: a name in quotation marks is needed, got {name!r}")
+
+        def keep(function: Function) -> Function:
+            thing, origin = self._make(name, function, **fields), origin_of(function)
+            if self._origin.get(name, origin) != origin:
+                raise InputError(f"{self.kind} {name!r} is taken by {self._origin[name]}: choose another name")
+            self._known[name], self._origin[name] = thing, origin
+            return function
+
+        return keep
 
     def __getitem__(self, name: str) -> T:
         if name not in self._known and name in (offered := self._offered()):
@@ -80,7 +112,7 @@ class Registry(Mapping[str, T], Generic[T]):
         if point.name not in self._known:
             if not callable(loaded):
                 raise InputError(f"{where} is no function but {loaded!r}")
-            self.add(point.name, self._make(point.name, loaded), origin_of(loaded))
+            self.register(point.name)(loaded)
 
     def _offered(self) -> dict[str, EntryPoint]:
         return {point.name: point for point in entry_points(group=self.group)}
@@ -104,12 +136,6 @@ def origin_of(function: Callable[..., Any]) -> str:
 def summary_of(function: Callable[..., Any]) -> str:
     """The first line of a function's documentation."""
     return (inspect.getdoc(function) or "").partition("\n")[0]
-
-
-def options_of(function: Callable[..., Any], *without: str) -> dict[str, Any]:
-    """A function's parameters that have a default, but for some."""
-    parameters = inspect.signature(function).parameters.values()
-    return {p.name: p.default for p in parameters if p.name not in without and p.default is not p.empty}
 
 
 def check_options(what: str, options: Iterable[str], known: Mapping[str, Any]) -> None:

@@ -6,14 +6,14 @@ function in one file and nothing else.
 """
 
 from ..core.registry import import_files_of
-from .augment import AUGMENTATIONS, Augmentation, Draws, augmented, draws
+from .augment import AUGMENTATIONS, Augmentation, augmented, draws
 from .feeding import feed
 from .feeds import Feed, Part
 from .imagefolder import fingerprint
 from .images import Dataset, Files, Images, Outline
 from .in_memory import InMemory, Shelf, shown
-from .normalise import IMAGENET, Normalisation, normalised, resized, scaled, statistics
-from .sources import DATASETS, Source, dataset, find, load, outline
+from .normalise import IMAGENET, Normalisation, resized, scaled, statistics
+from .sources import DATASETS, dataset, load, outline
 from .splits import Split, split, stratified
 from .streamed import Streamed
 
@@ -23,7 +23,6 @@ __all__ = [
     "IMAGENET",
     "Augmentation",
     "Dataset",
-    "Draws",
     "Feed",
     "Files",
     "Images",
@@ -32,17 +31,14 @@ __all__ = [
     "Outline",
     "Part",
     "Shelf",
-    "Source",
     "Split",
     "Streamed",
     "augmented",
     "dataset",
     "draws",
     "feed",
-    "find",
     "fingerprint",
     "load",
-    "normalised",
     "outline",
     "resized",
     "scaled",

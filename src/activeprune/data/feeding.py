@@ -40,7 +40,8 @@ def feed(
     """
     resolution = None if resolution is None else whole("resolution", resolution, 1)
     workers = whole("workers", workers, 0)
+    device = torch.device(device)
     if isinstance(train := split.dataset.train, Images):
         own = normalisation or statistics(train.take(split.rows["train"]))
-        return InMemory(split, seed, batch, augment, resolution, own, device)
-    return Streamed(split, seed, batch, augment, resolution or RESOLUTION, normalisation or IMAGENET, device, workers)
+        return InMemory(split, seed, batch, augment, own, device, resolution)
+    return Streamed(split, seed, batch, augment, normalisation or IMAGENET, device, resolution or RESOLUTION, workers)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 import torch
@@ -19,35 +20,30 @@ Batch = tuple[Tensor, Tensor]
 Part = Literal["train", "validation", "test"]
 
 
+@dataclass(eq=False, repr=False)
 class Feed(ABC):
     """Batches: float32 [batch, C, H, W], normalised, and int64 labels [batch], on the device.
 
     `steps` are the whole batches in an epoch: a last one that is not full is left out, so that shapes never change.
     """
 
-    def __init__(
-        self,
-        split: Split,
-        seed: int,
-        batch: int,
-        augment: str,
-        normalisation: Normalisation,
-        device: torch.device | str,
-    ) -> None:
-        self.split = split
-        self.sizes: dict[Part, int] = {part: len(split.rows[part]) for part in get_args(Part)}
-        self.size, self.batch = self.sizes["train"], whole("batch", batch, 1)
+    split: Split
+    seed: int
+    batch: int
+    augment: str
+    normalisation: Normalisation
+    device: torch.device
+
+    def __post_init__(self) -> None:
+        self.sizes: dict[Part, int] = {part: len(self.split.rows[part]) for part in get_args(Part)}
+        self.size, self.batch = self.sizes["train"], whole("batch", self.batch, 1)
         if self.batch > self.size:
-            raise InputError(f"batch = {batch} of {self.size} training images: at most {self.size} are possible")
-        check_augmentation(augment, split.dataset.train)
-        self.classes: tuple[str, ...] = split.classes
-        self.channels = len(normalisation.mean)
-        self.normalisation = normalisation
+            raise InputError(f"batch = {self.batch} of {self.size} training images: at most {self.size} are possible")
+        check_augmentation(self.augment, self.split.dataset.train)
+        self.classes: tuple[str, ...] = self.split.classes
+        self.channels = len(self.normalisation.mean)
         self.steps = self.size // self.batch
-        self.seed = seed
-        self.augment = augment
-        self.device = torch.device(device)
-        self.factors = normalisation.factors(self.device)
+        self.factors = self.normalisation.factors(self.device)
 
     def training(self, epoch: int) -> Iterator[Batch]:
         """Augmented batches of an epoch: a function of the seed and the epoch alone."""

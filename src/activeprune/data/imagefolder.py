@@ -80,11 +80,8 @@ def _check_decoding(content: str, parts: Iterable[Files]) -> None:
     for files in parts:
         with ThreadPoolExecutor(os.cpu_count()) as pool:  # decoders let other threads run
             for start in range(0, len(files), AT_ONCE):
-                list(
-                    pool.map(
-                        lambda i, files=files: _decode(files.path(i)), range(start, min(start + AT_ONCE, len(files)))
-                    )
-                )
+                some = range(start, min(start + AT_ONCE, len(files)))
+                list(pool.map(_decode, map(files.path, some)))
                 if len(files) > AT_ONCE:
                     print(f"checking images: {start} of {len(files)}", file=sys.stderr)
     with suppress(OSError):

@@ -82,11 +82,6 @@ class Files:
         """Where one image is."""
         return self.root / os.fsdecode(self.names[index])
 
-    @property
-    def paths(self) -> tuple[Path, ...]:
-        """Where all of them are."""
-        return tuple(self.path(index) for index in range(len(self)))
-
     def take(self, index: Tensor) -> Files:
         """The files at these positions."""
         return Files(self.root, self.names[index.numpy()], self.labels[index])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from math import prod
 
 import torch
@@ -13,33 +14,25 @@ from .ahead import Ahead
 from .augment import Draws, augmented
 from .feeds import Batch, Feed, Part
 from .images import Dataset, Images
-from .normalise import Normalisation, resized, scaled
-from .splits import Split
+from .normalise import resized, scaled
 
 
+@dataclass(eq=False, repr=False)
 class InMemory(Feed):
     """A feed of `Images`, which lie on the device as bytes.
 
     Batches are scaled to `resolution` after all else; None leaves them as they are.
     """
 
-    def __init__(
-        self,
-        split: Split,
-        seed: int,
-        batch: int,
-        augment: str,
-        resolution: int | None,
-        normalisation: Normalisation,
-        device: torch.device | str,
-    ) -> None:
-        super().__init__(split, seed, batch, augment, normalisation, device)
-        self.resolution = resolution
+    resolution: int | None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self._parts: dict[Part, Images] = {}
-        self._ahead = Ahead(seed, self.size)
-        images = split.dataset.train
+        self._ahead = Ahead(self.seed, self.size)
+        images = self.split.dataset.train
         if not isinstance(images, Images):
-            raise InputError(f"data set {split.dataset.name!r} is decoded while training: it cannot lie in memory")
+            raise InputError(f"data set {self.split.dataset.name!r} is decoded while training: it cannot lie in memory")
         if images.shape[0] != self.channels:
             raise InputError(f"normalisation of {self.channels} channels: the images have {images.shape[0]}")
 

@@ -52,17 +52,12 @@ def statistics(images: Images) -> Normalisation:
     return Normalisation(tuple(means), tuple(stds))
 
 
-def normalised(pixels: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
-    """(pixels/255 - mean) / std by channel, float32.
+def scaled(pixels: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+    """pixels · scale + shift, float32; with the factors at hand it waits for nothing.
 
-    >>> normalised(torch.tensor([[[[0, 255]]]], dtype=torch.uint8), (0.5,), (0.25,))
+    >>> scaled(torch.tensor([[[[0, 255]]]], dtype=torch.uint8), *Normalisation((0.5,), (0.25,)).factors("cpu"))
     tensor([[[[-2.,  2.]]]])
     """
-    return scaled(pixels, *Normalisation(mean, std).factors(pixels.device))
-
-
-def scaled(pixels: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-    """pixels · scale + shift, float32: `normalised` with its factors at hand, which waits for nothing."""
     return pixels.float().mul_(scale).add_(shift)
 
 

@@ -5,43 +5,31 @@ A loader is a function `load(path=None)` that returns a `Dataset`; further param
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from ..core.errors import InputError
-from ..core.registry import Registry, check_options, options_of, origin_of, summary_of
+from ..core.registry import Registered, Registry, check_options
 from .images import Dataset, Images, Outline
 
 Loader = TypeVar("Loader", bound=Callable[..., Dataset])
 
 
 @dataclass(frozen=True)
-class Source:
+class Source(Registered):
     """A loader and the name that it is found by."""
 
-    name: str
-    loader: Callable[..., Dataset]
+    no_options: ClassVar = ("path",)
     same_everywhere: bool = False  # whether its name says what the data are; else where they are is part of that
     fingerprint: Callable[[Path], str] | None = None  # of a folder whose content says what the data are
     version: int = 1  # counted up when it loads other data: results are kept by it
     outline: Outline | Callable[[Path | None], Outline] | None = None  # what a report may say without the data
 
     def __post_init__(self) -> None:
-        if "path" not in inspect.signature(self.loader).parameters:
+        if "path" not in {parameter.name for parameter in self.parameters()}:
             raise InputError(f"data set {self.name!r}: its loader must take path")
-
-    @property
-    def summary(self) -> str:
-        """The first line of its documentation."""
-        return summary_of(self.loader)
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """Its options and their defaults."""
-        return options_of(self.loader, "path")
 
 
 DATASETS: Registry[Source] = Registry("data set", "activeprune.data", make=Source)
@@ -62,18 +50,9 @@ def dataset(
     to be counted up when the loader's code changes what it loads. `outline` (or what it returns for a path) tells the
     shape of an image and the number of classes, so that a report can count multiply-adds where the images are not.
     """
-    DATASETS.check_name(name)
-
-    def register(loader: Loader) -> Loader:
-        DATASETS.add(name, Source(name, loader, same_everywhere, fingerprint, version, outline), origin_of(loader))
-        return loader
-
-    return register
-
-
-def find(name: str) -> Source:
-    """A data set by its name, or by `package.module:loader` for one that nobody registered."""
-    return DATASETS.find(name)
+    return DATASETS.register(
+        name, same_everywhere=same_everywhere, fingerprint=fingerprint, version=version, outline=outline
+    )
 
 
 def load(name: str, path: Path | str | None = None, **options: Any) -> Dataset:
@@ -83,9 +62,9 @@ def load(name: str, path: Path | str | None = None, **options: Any) -> Dataset:
     >>> len(digits.train), len(digits.test), digits.train.shape
     (1438, 359, (1, 8, 8))
     """
-    found = find(name)
+    found = DATASETS.find(name)
     check_options(f"data set {name!r}", options, found.options)
-    loaded = found.loader(path=None if path is None else Path(path).expanduser(), **options)
+    loaded = found.function(path=None if path is None else Path(path).expanduser(), **options)
     if not isinstance(loaded, Dataset):
         raise InputError(f"data set {name!r}: its loader must return a Dataset, not {type(loaded).__name__}")
     if isinstance(found.outline, Outline) and found.outline != (real := _outline_of(loaded)):
@@ -99,7 +78,7 @@ def outline(name: str, path: Path | None = None) -> Outline:
     >>> outline("cifar100")
     Outline(shape=(3, 32, 32), classes=100)
     """
-    told = find(name).outline
+    told = DATASETS.find(name).outline
     if told is None:
         return _outline_of(load(name, path))
     return told if isinstance(told, Outline) else told(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,8 +17,7 @@ from .augment import Draws
 from .decode import central, random_resized
 from .feeds import Batch, Feed, Part
 from .images import Files
-from .normalise import Normalisation, scaled
-from .splits import Split
+from .normalise import scaled
 
 LARGEST_SEED = 2**63 - 1
 
@@ -30,25 +30,17 @@ class Order(NamedTuple):
     flip: bool = False
 
 
+@dataclass(eq=False, repr=False)
 class Streamed(Feed):
     """A feed of `Files`. Each image has a seed of its own, so that it does not matter which worker decodes it."""
 
-    def __init__(
-        self,
-        split: Split,
-        seed: int,
-        batch: int,
-        augment: str,
-        resolution: int,
-        normalisation: Normalisation,
-        device: torch.device | str,
-        workers: int,
-    ) -> None:
-        super().__init__(split, seed, batch, augment, normalisation, device)
+    resolution: int
+    workers: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if self.channels != 3:
             raise InputError(f"normalisation of {self.channels} channels: image files have 3")
-        self.resolution = resolution
-        self.workers = workers
 
     @property
     def pixels(self) -> int:

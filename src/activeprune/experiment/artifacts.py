@@ -38,12 +38,12 @@ def state_of(content: bytes) -> dict[str, Tensor]:
 
 def masks_bytes(masks: Masks) -> bytes:
     """One bit a weight."""
-    return _through_a_file(masks.save)
+    return masks.to_bytes()
 
 
 def masks_of(content: bytes) -> Masks:
     """The inverse of `masks_bytes`."""
-    return _from_a_file(content, Masks.load)
+    return Masks.from_bytes(content)
 
 
 def checkpoint_bytes(checkpoint: Checkpoint) -> bytes:

@@ -12,7 +12,7 @@ from torch.nn.modules.conv import _ConvNd
 
 from ..core.errors import InputError, unknown
 from ..core.randomness import generator, stable_seed, torchs_own
-from . import Init, build, find
+from . import NETWORKS, Init, build
 
 
 def initial(name: str, num_classes: int, seed: int, cycle: int, init: Init | None = None, **options: Any) -> nn.Module:
@@ -25,7 +25,7 @@ def initial(name: str, num_classes: int, seed: int, cycle: int, init: Init | Non
     >>> all(torch.equal(one[name], two[name]) for name in one)
     True
     """
-    chosen = find(name).init if init is None else init
+    chosen = NETWORKS.find(name).init if init is None else init
     if chosen not in get_args(Init):
         raise unknown("init", chosen, get_args(Init))
     if options.get("pretrained") and chosen != "native":

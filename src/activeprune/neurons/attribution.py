@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..core.graph import WeightGraph, feeding
+from ..core.graph import WeightGraph, fed_neurons
 from ..core.graph.activations import place_of
 from ..core.graph.signals import NOBODY, Ids
 from .watching import Tally
@@ -72,7 +72,7 @@ class Attribution:
             return {name: Unfed(why=why) for name in tallies}
         if not regular:
             return {name: Unfed(why="other batches call other activations") for name in tallies}
-        behind = feeding(self.graph, masks)
+        behind = fed_neurons(self.graph, masks)
         found = {}
         for name, tally in tallies.items():
             place = place_of(name)

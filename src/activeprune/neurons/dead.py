@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from fnmatch import fnmatchcase
-from typing import Any
+from collections.abc import Iterator, Mapping
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.utils._pytree import tree_map
 
-from ..core.calling import Batch, Batches, eval_mode, inputs_of, one_less, size_of, train_mode
-from ..core.errors import InputError, unknown
+from ..core.calling import Batch, Batches, eval_mode, inputs_of, one_less, size_of
+from ..core.errors import InputError
 from ..core.graph import WeightGraph, trace
 from ..core.masks import Masks
 from ..core.prunable import Patterns, unwrapped
-from ..core.randomness import stable_seed, torchs_own
+from ..core.randomness import torchs_own
 from .attribution import Attribution, Unfed
+from .copying import as_it_was, copied, usual
+from .counting import THRESHOLD, Counting
 from .rates import DeadNeurons, Rates, Unattributed, rates_of, rates_without_identity, together
-from .sparsity import Companions, Spread, weight_spreads
+from .sparsity import Companions, Measures, measures_of_weights
 from .watching import Tally, Watch, on_cpu
 
-THRESHOLD = 1e-2  # below which an output of GELU, SiLU, Mish or Hardswish counts as 0
+USUAL = Counting()
 
 
 def dead_neurons(
@@ -37,7 +36,6 @@ def dead_neurons(
     share: float = 1.0,
     include: Patterns = None,
     exclude: Patterns = None,
-    training: bool = False,
     batch_statistics: bool = False,
     companions: bool = False,
 ) -> DeadNeurons:
@@ -49,9 +47,9 @@ def dead_neurons(
     dynamic. `batches` are tensors, pairs (input, target) or dicts of model arguments, samples along their first axis.
 
     The model is neither changed nor moved, and runs in eval mode, or with `batch_statistics` (batch-norm as in
-    training), or as in `training`. `graph` is its weight graph, traced with the first batch by default. `include` and
-    `exclude` choose activations by shell patterns of their names, such as `exclude="*#2"`. `companions` adds sparsity
-    measures of weights and activations, which takes longer.
+    training). `graph` is its weight graph, traced with the first batch by default. `include` and `exclude` choose
+    activations by shell patterns of their names, such as `exclude="*#2"`. `companions` adds sparsity measures of
+    weights and activations, which takes longer.
 
     >>> model = nn.Sequential(nn.Linear(2, 2, bias=False), nn.ReLU())
     >>> model[0].weight.data = torch.tensor([[1.0, 1.0], [1.0, -1.0]])
@@ -60,18 +58,8 @@ def dead_neurons(
     >>> found.unit.static, found.unit.dynamic, found.unit.layers["1"].total
     (0.5, 0.25, 0.75)
     """
-    counter = DeadNeuronCounter(
-        model,
-        masks,
-        graph,
-        threshold=threshold,
-        share=share,
-        include=include,
-        exclude=exclude,
-        training=training,
-        batch_statistics=batch_statistics,
-        companions=companions,
-    )
+    counting = Counting(threshold, share, include, exclude, batch_statistics, companions)
+    counter = DeadNeuronCounter(model, masks, graph, counting)
     if isinstance(batches, (Tensor, Mapping)):
         raise InputError("batches are several: pass a list, if only of one batch")
     for batch in batches:
@@ -84,8 +72,9 @@ class DeadNeuronCounter:
 
     The network is copied when the counter is made, with its pruned weights at 0: a training may go on between two
     batches, and neither the model nor its buffers, modes and hooks are changed. Nothing waits for the device until the
-    result, and memory does not grow with the number of samples. See `dead_neurons` for the arguments; `graph` serves
-    every network of the same architecture, so that a counter in a loop costs no tracing.
+    result, and memory does not grow with the number of samples. See `dead_neurons` for the arguments, its options
+    being those of `counting`; `graph` serves every network of the same architecture, so that a counter in a loop costs
+    no tracing.
 
     >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
     >>> counter = DeadNeuronCounter(model, Masks.dense(model))
@@ -100,19 +89,8 @@ class DeadNeuronCounter:
         model: nn.Module,
         masks: Masks | None = None,
         graph: WeightGraph | None = None,
-        *,
-        threshold: float = THRESHOLD,
-        share: float = 1.0,
-        include: Patterns = None,
-        exclude: Patterns = None,
-        training: bool = False,
-        batch_statistics: bool = False,
-        companions: bool = False,
+        counting: Counting = USUAL,
     ) -> None:
-        if not (threshold > 0 and math.isfinite(threshold)):
-            raise InputError(f"threshold = {threshold}: a number above 0 is needed")
-        if not 0 < share <= 1:
-            raise InputError(f"share = {share}: the part of a map that must be dead is above 0 and at most 1")
         weights = {} if masks is None else masks.weights_of(model)
         self._model = unwrapped(model)
         if isinstance(self._model, torch.jit.ScriptModule):
@@ -124,11 +102,9 @@ class DeadNeuronCounter:
         self.graph = graph
         """The weight graph; traced with the first batch. Of a model that cannot be traced it tells why."""
         self._masks: Mapping[str, Tensor] = masks or {}
-        self._tensors, self._buffers = _copied(self._model, weights, self._masks)
-        self._include, self._exclude = _several(include), _several(exclude)
-        self._threshold, self._share = threshold, share
-        self._training, self._batch_statistics = training, batch_statistics
-        self._pruned = masks or Masks.dense(model) if companions else None
+        self._tensors, self._buffers = copied(self._model, weights, self._masks)
+        self._counting = counting
+        self._pruned = masks or Masks.dense(model) if counting.companions else None
         self._attribution = Attribution(graph)
         self._watch: Watch | None = None
         self.samples = 0
@@ -141,13 +117,16 @@ class DeadNeuronCounter:
         watch = self._watching(batch)
         if self._buffers:
             torch._foreach_copy_([self._tensors[name] for name in self._buffers], list(self._buffers.values()))
-        mode = train_mode(self._model) if self._training else eval_mode(self._model, self._batch_statistics)
         devices = {tensor.device for tensor in self._tensors.values() if tensor.device.type == "cuda"}
-        with torchs_own, torch.random.fork_rng(devices), torch.inference_mode(False), torch.no_grad(), mode:
-            if self._training:
-                _seed(stable_seed(0, "neurons", self.samples), devices)
-            with _as_it_was(self._model):
-                self._run(watch, batch, size)
+        with (
+            torchs_own,
+            torch.random.fork_rng(devices),
+            torch.inference_mode(False),
+            torch.no_grad(),
+            eval_mode(self._model, self._counting.batch_statistics),
+            as_it_was(self._model),
+        ):
+            self._run(watch, batch, size)
         self.samples += size
 
     def _run(self, watch: Watch, batch: Batch, size: int) -> None:
@@ -162,7 +141,7 @@ class DeadNeuronCounter:
             raise InputError("dead neurons are counted on batches: pass batches=[input, ...]")
         if not watch.names:
             raise InputError(f"{type(self._model).__name__} calls no activation function whose output can be dead")
-        self._check_patterns(list(watch.names))
+        self._counting.check_patterns(list(watch.names))
         tallies = on_cpu(watch.tallies)
         unfed = self._unfed(watch, tallies)
         units = {name: _unit_rates(tally, unfed[name]) for name, tally in tallies.items()}
@@ -187,41 +166,22 @@ class DeadNeuronCounter:
             if self.graph is None:
                 self._trace(first)
             known = self._attribution
-            self._watch = Watch(
-                self._model,
-                known.axis,
-                known.by_samples,
-                self._chosen,
-                self._threshold,
-                self._share,
-                with_spreads=self._pruned is not None,
-            )
+            self._watch = Watch(self._model, known.axis, known.by_samples, self._counting)
         return self._watch
 
     def _trace(self, batch: Batch) -> None:
         """With a sample less, where there are several: the axis of the samples is the one that differs."""
         try:
             with torchs_own, torch.random.fork_rng([]), torch.inference_mode(False), torch.enable_grad():
-                self.graph = trace(self._model, tree_map(_usual, one_less(batch)))
+                self.graph = trace(self._model, tree_map(usual, one_less(batch)))
         except InputError as error:
             self.graph = WeightGraph.untraceable(str(error))
         self._attribution = Attribution(self.graph)
 
-    def _chosen(self, name: str) -> bool:
-        return (not self._include or _fits(name, self._include)) and not _fits(name, self._exclude)
-
-    def _check_patterns(self, names: Sequence[str]) -> None:
-        for role, patterns in (("include", self._include), ("exclude", self._exclude)):
-            for pattern in patterns:
-                if not any(fnmatchcase(name, pattern) for name in names):
-                    raise unknown(f"activation in {role}", pattern, names)
-        if not any(self._chosen(name) for name in names):
-            raise InputError("include and exclude leave no activation")
-
     def _unseen(self, watch: Watch) -> Iterator[Unattributed]:
         """Activations that could not be counted."""
         for name in self._attribution.names:
-            if name not in watch.names and self._chosen(name):
+            if name not in watch.names and self._counting.chosen(name):
                 yield Unattributed(name, "not counted: it was traced, but did not show itself when the model ran")
         for path, module in self._model.named_modules():
             if isinstance(module, torch.jit.ScriptModule):
@@ -232,55 +192,15 @@ class DeadNeuronCounter:
     def _companions(self, tallies: Mapping[str, Tally]) -> Companions | None:
         if self._pruned is None:
             return None
-        weights, layers = weight_spreads({name: self._tensors[name] for name in self._pruned})
+        weights, layers = measures_of_weights({name: self._tensors[name] for name in self._pruned})
         activations = {}
         for name, tally in tallies.items():
-            if tally.spreads is not None:
-                means = (tally.spreads / tally.samples).tolist()
+            if tally.measures is not None:
+                means = (tally.measures / tally.samples).tolist()
                 if not all(map(math.isfinite, means)):
                     raise InputError(f"the outputs of {name!r} are not all finite: their sparsity cannot be measured")
-                activations[name] = Spread(*means)
+                activations[name] = Measures(*means)
         return Companions(1 - self._pruned.alive / self._pruned.total, weights, layers, activations)
-
-
-def _copied(
-    model: nn.Module, weights: Mapping[str, Tensor], masks: Mapping[str, Tensor]
-) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """All tensors of a model, pruned weights 0, and a second copy of its buffers, which a forward pass may change."""
-    with torch.inference_mode(False), torch.no_grad():
-        buffers = {name: buffer.detach().clone() for name, buffer in model.named_buffers()}
-        tensors = {name: parameter.detach() for name, parameter in model.named_parameters()}
-        tensors |= {name: weight.masked_fill(~masks[name].to(weight.device), 0) for name, weight in weights.items()}
-        kept = {name: tensor if name in weights else tensor.clone() for name, tensor in tensors.items()}
-        return kept | {name: buffer.clone() for name, buffer in buffers.items()}, buffers
-
-
-def _seed(seed: int, devices: Iterable[torch.device]) -> None:
-    """Seeds torch's own generators of the CPU and of these GPUs, and of no other."""
-    torch.default_generator.manual_seed(seed)
-    for device in devices:
-        with torch.cuda.device(device):
-            torch.cuda.manual_seed(seed)
-
-
-@contextmanager
-def _as_it_was(model: nn.Module) -> Iterator[None]:
-    """Puts back the tensors that hooks, such as those of torch.nn.utils.prune, leave in a module's attributes."""
-    before = [(vars(module), name, value) for module in model.modules() for name, value in _own_tensors(module)]
-    try:
-        yield
-    finally:
-        for attributes, name, value in before:
-            attributes[name] = value
-
-
-def _own_tensors(module: nn.Module) -> list[tuple[str, Tensor]]:
-    return [(name, value) for name, value in vars(module).items() if isinstance(value, Tensor)]
-
-
-def _usual(thing: Any) -> Any:
-    """A copy of a tensor that was made in inference mode, which cannot be traced with."""
-    return thing.clone() if isinstance(thing, Tensor) and thing.is_inference() else thing
 
 
 def _unattributed(unfed: Mapping[str, Unfed]) -> Iterator[Unattributed]:
@@ -291,11 +211,3 @@ def _unit_rates(tally: Tally, unfed: Unfed) -> Rates:
     if tally.units is None:
         return rates_without_identity(tally.neurons, tally.counted, tally.by_channel, unfed.units)
     return rates_of(tally.units, unfed.units, tally.samples)
-
-
-def _several(patterns: Patterns) -> Sequence[str]:
-    return () if patterns is None else (patterns,) if isinstance(patterns, str) else patterns
-
-
-def _fits(name: str, patterns: Sequence[str]) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns)

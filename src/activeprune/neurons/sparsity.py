@@ -45,7 +45,7 @@ def hoyer(values: Tensor) -> float:
 
 
 @dataclass(frozen=True)
-class Spread:
+class Measures:
     """The three measures of the same numbers."""
 
     sparsity: float
@@ -53,16 +53,16 @@ class Spread:
     hoyer: float
 
 
-def spread(values: Tensor) -> Spread:
+def measures(values: Tensor) -> Measures:
     """All three measures of a tensor.
 
-    >>> spread(torch.tensor([0.0, 5.0]))
-    Spread(sparsity=0.5, gini=0.5, hoyer=1.0)
+    >>> measures(torch.tensor([0.0, 5.0]))
+    Measures(sparsity=0.5, gini=0.5, hoyer=1.0)
     """
-    return Spread(sparsity(values), gini(values), hoyer(values))
+    return Measures(sparsity(values), gini(values), hoyer(values))
 
 
-def spreads(rows: Tensor) -> Tensor:
+def measures_of_rows(rows: Tensor) -> Tensor:
     """The three measures of each row of [rows, numbers], as float64 [rows, 3]; nothing is checked, nothing waits."""
     zeros = (rows == 0).sum(1).double() / rows.shape[1]
     return torch.stack([zeros, _gini(rows), _hoyer(rows)], dim=1)
@@ -77,23 +77,23 @@ class Companions:
     """
 
     parameters: float
-    weights: Spread
-    layers: Mapping[str, Spread]
-    activations: Mapping[str, Spread]
+    weights: Measures
+    layers: Mapping[str, Measures]
+    activations: Mapping[str, Measures]
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return asdict(self)
 
 
-def weight_spreads(weights: Mapping[str, Tensor]) -> tuple[Spread, dict[str, Spread]]:
+def measures_of_weights(weights: Mapping[str, Tensor]) -> tuple[Measures, dict[str, Measures]]:
     """The measures of several tensors together, and of each.
 
-    >>> weight_spreads({"a": torch.tensor([3.0]), "b": torch.tensor([0.0])})[0]
-    Spread(sparsity=0.5, gini=0.5, hoyer=1.0)
+    >>> measures_of_weights({"a": torch.tensor([3.0]), "b": torch.tensor([0.0])})[0]
+    Measures(sparsity=0.5, gini=0.5, hoyer=1.0)
     """
     together = torch.cat([weight.flatten() for weight in weights.values()])
-    return spread(together), {name: spread(weight) for name, weight in weights.items()}
+    return measures(together), {name: measures(weight) for name, weight in weights.items()}
 
 
 def _gini(rows: Tensor) -> Tensor:

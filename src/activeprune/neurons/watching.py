@@ -18,7 +18,8 @@ from ..core.graph import Naming, kind_of
 from ..core.graph.activations import NEAR_ZERO, OPERATORS
 from .bytes import over_maps, over_samples
 from .carrying import CPU, carried
-from .sparsity import spreads
+from .counting import Counting
+from .sparsity import measures_of_rows
 
 ARGUMENTS = {  # what the arguments after the tensor are called, where they matter
     "hardtanh": ("min_val", "max_val"),
@@ -49,7 +50,7 @@ class Tally:
         self.samples = 0  # that were told apart
         self.neurons = 0  # of one sample, at most
         self.counted = 0
-        self.spreads: Tensor | None = None  # sums over samples
+        self.measures: Tensor | None = None  # sums over samples
 
     def add(self, dead: Tensor, axis: int, share: float) -> None:
         """Counts `dead` [samples, *sample shape], bytes that are 1 where a unit is, channels at `axis` of a sample."""
@@ -108,10 +109,7 @@ class Watch(TorchFunctionMode):
         model: nn.Module,
         axis_of: Callable[[str, Sequence[int]], int | None],
         by_samples: Callable[[str, int, int], bool],
-        chosen: Callable[[str], bool],
-        threshold: float,
-        share: float,
-        with_spreads: bool = False,
+        counting: Counting,
     ) -> None:
         super().__init__()
         self.tallies: dict[str, Tally] = {}
@@ -119,8 +117,7 @@ class Watch(TorchFunctionMode):
         self.most_calls: dict[str, int] = {}  # of one place in one pass
         self.orders: set[tuple[str, ...]] = set()  # in which passes called them
         self._naming = Naming(model)
-        self._axis_of, self._by_samples, self._chosen = axis_of, by_samples, chosen
-        self._threshold, self._share, self._with_spreads = threshold, share, with_spreads
+        self._axis_of, self._by_samples, self._counting = axis_of, by_samples, counting
         self._samples, self._after_linear = 1, True
         self._order: list[str] = []
         self._memories: dict[torch.dtype, Tensor] = {}
@@ -155,7 +152,7 @@ class Watch(TorchFunctionMode):
         name = self._naming.next(self._running(frame), kind)
         self.names[name] = None
         self._order.append(name)
-        if not self._chosen(name) or not output.numel():
+        if not self._counting.chosen(name) or not output.numel():
             return
         with torch.inference_mode(False), torch.no_grad():
             if not self._by_samples(name, len(output), self._samples):
@@ -165,10 +162,10 @@ class Watch(TorchFunctionMode):
             values = output.reshape(self._samples, *sample_shape(output.shape, self._samples))
             axis = self._axis(name, values.shape[1:])
             tally = self._tally(name, values.shape[1:], axis, output.device)
-            tally.add(self._dead(kind, values), axis, self._share)
-            if self._with_spreads:
-                found = spreads(values.flatten(1)).sum(0)
-                tally.spreads = found if tally.spreads is None else tally.spreads + found
+            tally.add(self._dead(kind, values), axis, self._counting.share)
+            if self._counting.companions:
+                found = measures_of_rows(values.flatten(1)).sum(0)
+                tally.measures = found if tally.measures is None else tally.measures + found
 
     def _running(self, frame: FrameType | None) -> str:
         """The path of the innermost module that is being called."""
@@ -197,12 +194,12 @@ class Watch(TorchFunctionMode):
         """Bytes, 1 where a unit is dead. A CPU is slow at comparing into bools and at taking new memory."""
         near = kind in NEAR_ZERO
         if values.device.type != "cpu":
-            dead = values.abs() < self._threshold if near else values == 0
+            dead = values.abs() < self._counting.threshold if near else values == 0
             return dead.contiguous().view(torch.uint8)
         into = self._memory(values.shape, torch.bool)
         if near:
             sizes = self._memory(values.shape, torch.float32).copy_(values).abs_()
-            return into.copy_(sizes.lt_(self._threshold)).view(torch.uint8)
+            return into.copy_(sizes.lt_(self._counting.threshold)).view(torch.uint8)
         return into.copy_(values).view(torch.uint8).bitwise_xor_(1)
 
     def _memory(self, shape: torch.Size, dtype: torch.dtype) -> Tensor:

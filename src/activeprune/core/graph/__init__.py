@@ -1,21 +1,17 @@
 """The weight graph: its structure, how it is found, and which of its neurons live weights feed."""
 
 from .activations import Naming, kind_of
-from .feeding import Feeding, feeding
-from .structure import IDENTITY, Activation, Barrier, Layer, Link, Scale, WeightGraph
+from .fed import fed_neurons
+from .structure import Activation, Barrier, Link, WeightGraph
 from .trace import trace
 
 __all__ = [
-    "IDENTITY",
     "Activation",
     "Barrier",
-    "Feeding",
-    "Layer",
     "Link",
     "Naming",
-    "Scale",
     "WeightGraph",
-    "feeding",
+    "fed_neurons",
     "kind_of",
     "trace",
 ]

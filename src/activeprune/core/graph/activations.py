@@ -65,7 +65,7 @@ class Naming:
         return path if path in self._bare else f"{path}:{kind}"
 
     def next(self, path: str, kind: str) -> str:
-        """The same, and told apart from the earlier calls of this pass."""
+        """What the next such activation is called, told apart from the earlier calls of this pass."""
         place = self.place(path, kind)
         self.calls[place] += 1
         return numbered(place, self.calls[place])

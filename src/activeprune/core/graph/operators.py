@@ -44,16 +44,16 @@ class Call:
 
 
 Result = Value | list[Value]
-Rule = Callable[[Wiring, Call], Result]
-Function = TypeVar("Function", bound=Rule)
-RULES: dict[str, Rule] = {}
+OperatorRule = Callable[[Wiring, Call], Result]
+Function = TypeVar("Function", bound=OperatorRule)
+RULE_OF: dict[str, OperatorRule] = {}
 
 
 def rule(*operators: str) -> Callable[[Function], Function]:
     """Registers a rule for operators."""
 
     def register(function: Function) -> Function:
-        RULES.update(dict.fromkeys(operators, function))
+        RULE_OF.update(dict.fromkeys(operators, function))
         return function
 
     return register

@@ -18,7 +18,7 @@ from ..calling import Batch, eval_mode, inputs_of, size_of
 from ..errors import InputError
 from ..prunable import unwrapped
 from .activations import Naming, kind_of
-from .operators import NEEDS_NO_NEURONS, RULES, Call
+from .operators import NEEDS_NO_NEURONS, RULE_OF, Call
 from .signals import NOBODY
 from .structure import Activation, Barrier, WeightGraph
 from .wiring import Opaque, Value, Wiring
@@ -165,8 +165,8 @@ class _Walk:
         """What the rule of its operator says that comes out."""
         name = _name(node)
         try:
-            if name in RULES and (call.neurons() or name in NEEDS_NO_NEURONS):
-                return RULES[name](self.wiring, call)
+            if name in RULE_OF and (call.neurons() or name in NEEDS_NO_NEURONS):
+                return RULE_OF[name](self.wiring, call)
             if not call.neurons():
                 return _one_or_several([Value(shape) for shape in call.shapes], node)
             raise Opaque("no rule for this operator")

@@ -12,20 +12,18 @@ imported here, so a new method is a new function in one file and nothing else.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, get_args
 
 from torch import Tensor
 
 from ..errors import InputError, listed, unknown
 from ..evidence import Evidence
-from ..registry import Registry, import_files_of, origin_of, summary_of
+from ..registry import Function, Registered, Registry, import_files_of
 
 Scope = Literal["global", "layer"]
 Chain = Literal["reinit", "rewind", "continue", "at_init"]
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 OF_A_LAYER = ("weight", "mask", "grad", "generator")
 OF_THE_NETWORK = "evidence"
@@ -34,11 +32,9 @@ RESERVED = ("method", "model", "masks", "batches", "loss_fn", "graph", "seed", "
 
 
 @dataclass(frozen=True)
-class Method:
+class Method(Registered):
     """A score and how it is meant to be used."""
 
-    name: str
-    function: Callable[..., Any]
     scope: Scope = "global"  # whether its scores compare across layers
     chain: Chain | None = None  # the only chain of trainings it is defined for
     rounds: int = 1  # in how many rounds of scoring it removes its share
@@ -47,7 +43,7 @@ class Method:
     version: int = 1  # counted up when the same weights get other scores: results are kept by it
 
     def __post_init__(self) -> None:
-        asked = [p.name for p in self._parameters() if p.default is p.empty]
+        asked = [p.name for p in self.parameters() if p.default is p.empty]
         if asked != [OF_THE_NETWORK] and (not asked or not set(asked) <= set(OF_A_LAYER)):
             raise InputError(
                 f"method {self.name!r} takes ({', '.join(asked)}): a method takes {OF_THE_NETWORK}, "
@@ -64,16 +60,6 @@ class Method:
         if self.batches is None:
             object.__setattr__(self, "batches", SCORE_BATCHES if "grad" in asked else 0)
 
-    @property
-    def summary(self) -> str:
-        """The first line of its documentation."""
-        return summary_of(self.function)
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """Its options and their defaults."""
-        return {p.name: p.default for p in self._parameters() if p.default is not p.empty}
-
     def check_options(self, options: dict[str, Any]) -> None:
         """Refuses an option that the method does not have, or a value of another type than its default."""
         for option, value in options.items():
@@ -86,7 +72,7 @@ class Method:
 
     def scores(self, evidence: Evidence, options: dict[str, Any]) -> dict[str, Tensor]:
         """Scores by name."""
-        needs = [p.name for p in self._parameters()]
+        needs = [p.name for p in self.parameters()]
         if OF_THE_NETWORK in needs:
             found = self.function(evidence, **options)
             if not isinstance(found, Mapping):
@@ -104,9 +90,6 @@ class Method:
             }
             scores[name] = self.function(**{need: offers[need] for need in needs if need in offers}, **options)
         return scores
-
-    def _parameters(self) -> list[inspect.Parameter]:
-        return list(inspect.signature(self.function).parameters.values())
 
 
 METHODS: Registry[Method] = Registry("method", "activeprune.methods", make=Method)
@@ -133,13 +116,9 @@ def method(
     ... def large_first_row(weight, mask):
     ...     return weight.abs() / (1 + weight[:1].abs())
     """
-    METHODS.check_name(name)
-
-    def register(function: Function) -> Function:
-        METHODS.add(name, Method(name, function, scope, chain, rounds, batches, graph, version), origin_of(function))
-        return function
-
-    return register
+    return METHODS.register(
+        name, scope=scope, chain=chain, rounds=rounds, batches=batches, graph=graph, version=version
+    )
 
 
 import_files_of(__name__, __path__)

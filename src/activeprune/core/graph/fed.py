@@ -39,7 +39,7 @@ class Feeding:
         return np.where(neurons == NOBODY, constant, by_number[neurons])
 
 
-def feeding(graph: WeightGraph, masks: Mapping[str, Tensor]) -> Feeding:
+def fed_neurons(graph: WeightGraph, masks: Mapping[str, Tensor]) -> Feeding:
     """Follows live weights to neurons, through sums and normalisations.
 
     A weight without a mask is alive, whatever its values. An identity shortcut feeds a sum as a weight does, if
