@@ -57,7 +57,6 @@ class Result:
     state: State
     epochs: tuple[Epoch, ...]
     early_stop: EarlyStop = "best_validation"
-    rewind: State | None = None  # the state at `rewind_epoch`
     failure: Failure | None = None
     checkpoint: Checkpoint | None = None  # of a training that stopped before its end, to go on from there
     probed: tuple[dict[str, Any], ...] = ()  # what a probe saw on the way
@@ -98,14 +97,13 @@ class Checkpoint:
     state: State
     optimizer: State
     epochs: tuple[Epoch, ...] = ()
-    rewind: State | None = None
     of: str = ""  # the training that it belongs to
     seconds: float = 0.0
     probed: tuple[dict[str, Any], ...] = ()
 
     def save(self, path: str | Path) -> None:
         """Writes one file; an interrupted write leaves the former one whole."""
-        groups = {"state": self.state, "optimizer": self.optimizer, "rewind": self.rewind or {}}
+        groups = {"state": self.state, "optimizer": self.optimizer}
         plain = torch.contiguous_format
         tensors = {
             f"{group}/{name}": t.clone(memory_format=plain) for group, of in groups.items() for name, t in of.items()
@@ -137,18 +135,16 @@ class Checkpoint:
             raise InputError(f"{path} is no checkpoint of a training: {error}") from error
         if told.pop("sha256", None) != _digest(tensors, told):
             raise InputError(f"{path} is damaged: its bytes are not those that were written")
-        groups: dict[str, State] = {"state": {}, "optimizer": {}, "rewind": {}}
+        groups: dict[str, State] = {"state": {}, "optimizer": {}}
         for name, tensor in tensors.items():
             group, _, rest = name.partition("/")
             groups[group][rest] = tensor
         epochs = tuple(Epoch(**epoch) for epoch in told["epochs"])
-        rewind = groups["rewind"] or None
         return cls(
             epoch=told["epoch"],
             state=groups["state"],
             optimizer=groups["optimizer"],
             epochs=epochs,
-            rewind=rewind,
             of=told["of"],
             seconds=told["seconds"],
             probed=tuple(told.get("probed", ())),
