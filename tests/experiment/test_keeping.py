@@ -14,6 +14,7 @@ from activeprune.experiment.leases import Leases
 from activeprune.experiment.observer import Observer
 from activeprune.experiment.plan import RECORD
 from activeprune.experiment.runs import Run
+from activeprune.experiment.search import started
 from activeprune.experiment.steps import Measure, Prune, Step, Train
 from activeprune.experiment.store import FolderStore
 from activeprune.training.loop import train_together
@@ -24,7 +25,7 @@ CHANGES = {"variants": ["plain"], "cycles": 1, "seeds": 6}
 
 
 def run_of(folder: Path, **changes) -> Run:
-    return Run.new("smoke", folder / "run", changes={**CHANGES, **changes})
+    return started("smoke", folder / "run", changes={**CHANGES, **changes})
 
 
 class Scene:

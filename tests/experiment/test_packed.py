@@ -19,6 +19,7 @@ from activeprune.experiment.packed import Packed
 from activeprune.experiment.plan import Plan
 from activeprune.experiment.reading import read_study
 from activeprune.experiment.runs import Run
+from activeprune.experiment.search import started
 from activeprune.experiment.steps import Prune, Step, Train
 from activeprune.experiment.store import FolderStore
 from activeprune.training import Training
@@ -32,14 +33,14 @@ CHANGES = {"variants": ["plain", "ap_lite", "ap_pro"], "cycles": 2, "seeds": 3}
 
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    run = Run.new("smoke", tmp_path_factory.mktemp("reference") / "run", changes=CHANGES)
+    run = started("smoke", tmp_path_factory.mktemp("reference") / "run", changes=CHANGES)
     run.go()
     return run
 
 
 @pytest.mark.parametrize("pack", [1, 2, 7])
 def test_a_pack_of_any_size_leaves_the_same_bytes(reference: Run, tmp_path: Path, pack: int) -> None:
-    run = Run.new("smoke", tmp_path / "run", changes=CHANGES)
+    run = started("smoke", tmp_path / "run", changes=CHANGES)
     counting = Counting()
     run.go(counting, pack=pack)
     assert contents(run.store.root) == contents(reference.store.root)
@@ -52,9 +53,9 @@ def test_a_pack_of_any_size_leaves_the_same_bytes(reference: Run, tmp_path: Path
 
 def test_a_pack_that_is_interrupted_goes_on_in_one_of_another_size(reference: Run, tmp_path: Path) -> None:
     changes = {**CHANGES, "epochs": "3ep", "cycles": 1}
-    whole = Run.new("smoke", tmp_path / "whole" / "run", changes=changes)
+    whole = started("smoke", tmp_path / "whole" / "run", changes=changes)
     whole.go()
-    run = Run.new("smoke", tmp_path / "part" / "run", changes=changes)
+    run = started("smoke", tmp_path / "part" / "run", changes=changes)
     seen: list[int] = []
 
     class Stumbling(Observer):
@@ -79,7 +80,7 @@ def test_a_pack_that_is_interrupted_goes_on_in_one_of_another_size(reference: Ru
 
 def test_a_pack_in_which_all_fail_ends_the_run_with_what_is_blocked(tmp_path: Path) -> None:
     changes = {**CHANGES, "variants": ["plain"], "lr": 1e30, "cycles": 1}
-    run = Run.new("smoke", tmp_path / "run", changes=changes)
+    run = started("smoke", tmp_path / "run", changes=changes)
     outcome = run.go(pack=3)
     assert len(outcome.blocked) > 0
     assert all(row["failure"] is not None for row in run.rows() if not row["cycle"])
@@ -94,7 +95,7 @@ def test_threads_that_build_do_not_disturb_what_is_drawn_elsewhere(tmp_path: Pat
     """Torch's own random numbers are one for all threads: who draws them has them alone."""
     runs = []
     for folder, pack in (("alone", None), ("packed", 2)):
-        run = Run.new("smoke", tmp_path / folder / "run", changes={**CHANGES, "seeds": 4, "cycles": 1, **changes})
+        run = started("smoke", tmp_path / folder / "run", changes={**CHANGES, "seeds": 4, "cycles": 1, **changes})
         run.go(pack=pack)
         runs.append(contents(run.store.root))
     assert runs[0] == runs[1]
@@ -106,7 +107,7 @@ def dropping(num_classes: int = 10, in_channels: int = 1) -> nn.Module:
 
 
 def test_an_engine_that_turns_out_unable_is_replaced_and_nothing_is_lost(reference: Run, tmp_path: Path) -> None:
-    run = Run.new("smoke", tmp_path / "run", changes=CHANGES)
+    run = started("smoke", tmp_path / "run", changes=CHANGES)
     said: list[str] = []
     engines = Engines(torch.device("cpu"), 3, said.append)
     refused: list[type] = []
@@ -144,7 +145,7 @@ def test_late_rewinding_in_packs_leaves_the_same_bytes(tmp_path: Path, pack: int
     late = {**CHANGES, "chain": "rewind", "rewind_epoch": 1, "epochs": "3ep"}
     runs = []
     for folder, size in (("alone", None), ("packed", pack)):
-        run = Run.new("smoke", tmp_path / folder / "run", changes=late)
+        run = started("smoke", tmp_path / folder / "run", changes=late)
         outcome = run.go(pack=size)
         assert outcome.blocked == outcome.failed == ()
         runs.append(run)
@@ -189,7 +190,7 @@ def test_data_are_loaded_once_for_all_threads(tmp_path: Path, monkeypatch: pytes
     ("method", "asks"), [("global_magnitude", False), ("global_gradient", True), ("lookahead", True)]
 )
 def test_only_a_method_that_looks_at_data_asks_for_them(tmp_path: Path, method: str, asks: bool) -> None:
-    run = Run.new("smoke", tmp_path / "run", changes={"variants": ["plain"], "cycles": 1, "method": method})
+    run = started("smoke", tmp_path / "run", changes={"variants": ["plain"], "cycles": 1, "method": method})
     compute = Compute(run.store, tmp_path)
     asked: list[int] = []
     feed = compute.feed
@@ -203,7 +204,7 @@ def test_only_a_method_that_looks_at_data_asks_for_them(tmp_path: Path, method: 
 
 
 def test_a_damaged_start_is_made_again_before_its_pack(reference: Run, tmp_path: Path) -> None:
-    run = Run.new("smoke", tmp_path / "run", changes=CHANGES)
+    run = started("smoke", tmp_path / "run", changes=CHANGES)
     run.go(pack=3)
     before = contents(run.store.root)
     prunings = [step for step in run.plan.steps.values() if isinstance(step, Prune) and step.cycle == 2]
@@ -223,7 +224,7 @@ def test_the_command_line_has_it_too(reference: Run, tmp_path: Path) -> None:
 
 
 def test_what_a_network_raises_is_told_of_every_one_in_the_pack(tmp_path: Path) -> None:
-    run = Run.new("smoke", tmp_path / "run", changes={**CHANGES, "variants": ["plain"], "cycles": 1})
+    run = started("smoke", tmp_path / "run", changes={**CHANGES, "variants": ["plain"], "cycles": 1})
 
     def broken(*arguments, **options):
         raise ZeroDivisionError("a network of somebody's own")
@@ -236,7 +237,7 @@ def test_what_a_network_raises_is_told_of_every_one_in_the_pack(tmp_path: Path) 
 
 
 def test_steps_that_another_process_held_are_done_when_it_leaves_them(tmp_path: Path) -> None:
-    run = Run.new("smoke", tmp_path / "run", changes={**CHANGES, "variants": ["plain"], "cycles": 1})
+    run = started("smoke", tmp_path / "run", changes={**CHANGES, "variants": ["plain"], "cycles": 1})
     others = Leases(run.store.root, owner="somebody else")
     held = [others.take(step.key) for step in run.plan.ready(run.store)]
     waits: list[float] = []
@@ -256,7 +257,7 @@ def test_steps_that_another_process_held_are_done_when_it_leaves_them(tmp_path: 
 
 def test_helpers_pack_as_well(reference: Run, tmp_path: Path) -> None:
     """All by a helper, while this process only listens."""
-    run = Run.new("smoke", tmp_path / "run", changes=CHANGES)
+    run = started("smoke", tmp_path / "run", changes=CHANGES)
     run.write_study()
     with Helpers(run.out, 1, run.plan, Observer(), pack=3) as helpers:
         helpers.wait()

@@ -10,6 +10,7 @@ from activeprune.experiment import packing
 from activeprune.experiment.observer import Observer
 from activeprune.experiment.plan import record_of
 from activeprune.experiment.runs import Run
+from activeprune.experiment.search import started
 from activeprune.experiment.steps import Measure, Step, Train
 from activeprune.training.engines import CANDIDATES, MOST_FUSED, Engines
 from tests.experiment.test_run import contents
@@ -24,7 +25,7 @@ CHANGES = {
 
 
 def run_of(folder: Path, **changes) -> Run:
-    return Run.new("smoke", folder / "run", changes={**CHANGES, **changes})
+    return started("smoke", folder / "run", changes={**CHANGES, **changes})
 
 
 @pytest.fixture(scope="module")

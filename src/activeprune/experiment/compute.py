@@ -33,6 +33,7 @@ from ..training.duration import Duration
 from ..training.engine import Eager
 from ..training.loop import Entry, checkpoint_identity, train_together, was_probed
 from ..training.probe import PROBED_IMAGES, Probe, Probed, ProbedNetwork, at_once
+from ..version import __version__
 from .artifacts import (
     checkpoint_bytes,
     checkpoint_of,
@@ -278,8 +279,6 @@ class Compute:
         return self.checkpoints / f"{step.key}.safetensors"
 
     def _provenance(self, step: Step) -> dict[str, Any]:
-        from .. import __version__
-
         return {
             "kind": step.kind,
             "inputs": {role: used.key for role, used in step.inputs.items()},
