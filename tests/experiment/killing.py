@@ -15,6 +15,7 @@ from pathlib import Path
 
 import torch
 
+from activeprune.experiment import compute
 from activeprune.experiment.observer import Observer
 from activeprune.experiment.search import started
 from activeprune.experiment.steps import Step
@@ -41,7 +42,7 @@ def attempt(out: str, changes: dict, seconds: float | None) -> tuple[bool, float
     if child == 0:
         if seconds is not None:
             signal.setitimer(signal.ITIMER_REAL, seconds)
-        started("smoke", out, changes=changes).go(Noting(out), seconds_between_checkpoints=0.0)
+        started("smoke", out, changes=changes).go(Noting(out))
         os._exit(0)
     _, status = os.waitpid(child, 0)
     if not os.WIFSIGNALED(status) and os.WEXITSTATUS(status):
@@ -53,6 +54,7 @@ def main() -> None:
     out, seed, kills = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     changes = LATE if "late" in sys.argv else CHANGES
     torch.set_num_threads(1)
+    compute.SECONDS_BETWEEN_CHECKPOINTS = 0.0
     started("smoke", f"{out}/reference/run", changes=changes).study.training.feed(0)  # imports what loads the data
     _, whole = attempt(f"{out}/reference/run", changes, None)
     draw = random.Random(seed)

@@ -144,6 +144,7 @@ def test_packs_measure_and_look_as_one_training_after_the_other_does(finished: R
     assert contents(run.store.root) == contents(finished.store.root)
 
 
+@pytest.mark.usefixtures("a_checkpoint_after_every_epoch")
 def test_an_interrupted_study_ends_in_the_same_bytes(finished: Run, tmp_path: Path) -> None:
     run, seen = run_of(tmp_path), []
 
@@ -155,7 +156,7 @@ def test_an_interrupted_study_ends_in_the_same_bytes(finished: Run, tmp_path: Pa
 
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
-            run.go(Stumbling(), seconds_between_checkpoints=0.0)
+            run.go(Stumbling())
     run.go()
     assert contents(run.store.root) == contents(finished.store.root)
 

@@ -51,6 +51,7 @@ def test_a_pack_of_any_size_leaves_the_same_bytes(reference: Run, tmp_path: Path
     assert max(provenance["pack"] for provenance in told) == pack
 
 
+@pytest.mark.usefixtures("a_checkpoint_after_every_epoch")
 def test_a_pack_that_is_interrupted_goes_on_in_one_of_another_size(reference: Run, tmp_path: Path) -> None:
     changes = {**CHANGES, "epochs": "3ep", "cycles": 1}
     whole = started("smoke", tmp_path / "whole" / "run", changes=changes)
@@ -65,7 +66,7 @@ def test_a_pack_that_is_interrupted_goes_on_in_one_of_another_size(reference: Ru
                 raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run.go(Stumbling(), pack=3, seconds_between_checkpoints=0.0)
+        run.go(Stumbling(), pack=3)
     assert seen == [0, 0, 0, 1, 1]
     more = seen.copy()
 

@@ -232,6 +232,7 @@ def test_a_record_that_is_damaged_is_computed_again_without_being_looked_for(fin
     assert contents(folder / ".store") == before
 
 
+@pytest.mark.usefixtures("a_checkpoint_after_every_epoch")
 def test_a_checkpoint_outlives_an_error_in_the_middle(tmp_path: Path) -> None:
     """An image that cannot be read, say: once it is repaired, the training goes on where it was."""
     run = started("smoke", tmp_path / "run", changes={**TINY, "epochs": "4ep"})
@@ -244,9 +245,9 @@ def test_a_checkpoint_outlives_an_error_in_the_middle(tmp_path: Path) -> None:
                 raise ap.InputError("the disk was pulled out")
 
     with pytest.raises(ap.InputError, match="pulled out"):
-        run.go(Stumbling(), seconds_between_checkpoints=0.0)
+        run.go(Stumbling())
     first = next(iter(run.plan.todo(run.store).ready))
-    run.go(Stumbling(), seconds_between_checkpoints=0.0)
+    run.go(Stumbling())
     assert seen[:4] == [0, 1, 2, 3]
     assert run.store.has(first.key)
 
@@ -538,6 +539,7 @@ def test_a_store_that_was_moved_knows_what_its_runs_need(tmp_path: Path, capsys:
         collect(store, forget=True)
 
 
+@pytest.mark.usefixtures("a_checkpoint_after_every_epoch")
 def test_a_damaged_checkpoint_is_told_of_and_not_used(finished: Path, tmp_path: Path) -> None:
     run = started("smoke", tmp_path / "run", changes={**TINY, "epochs": "3ep"})
 
@@ -547,7 +549,7 @@ def test_a_damaged_checkpoint_is_told_of_and_not_used(finished: Path, tmp_path: 
                 raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run.go(Stumbling(), seconds_between_checkpoints=0.0)
+        run.go(Stumbling())
     (path,) = (tmp_path / ".store" / "checkpoints").glob("*.safetensors")
     content = bytearray(path.read_bytes())
     content[-1000] ^= 1
@@ -661,6 +663,7 @@ def test_the_threads_of_torch_do_not_matter(finished: Path, tmp_path: Path) -> N
     assert contents(tmp_path / ".store") == contents(finished / ".store")
 
 
+@pytest.mark.usefixtures("a_checkpoint_after_every_epoch")
 def test_half_a_checkpoint_of_a_killed_process_goes_with_its_training(tmp_path: Path) -> None:
     run = started("smoke", tmp_path / "run", changes={"cycles": 1, "variants": ["plain"]})
     key, folder = run.plan.trainings[0].key, tmp_path / ".store" / "checkpoints"
@@ -668,6 +671,6 @@ def test_half_a_checkpoint_of_a_killed_process_goes_with_its_training(tmp_path: 
     left, other = (folder / f".{name}.safetensors.{'0' * 32}.part" for name in (key, "0" * 32))
     left.write_text("half")
     other.write_text("somebody else's")
-    run.go(seconds_between_checkpoints=0.0)
+    run.go()
     assert not left.exists()
     assert other.exists()

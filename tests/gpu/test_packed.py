@@ -45,6 +45,7 @@ def test_fused_packs_of_any_size_leave_the_same_bytes(alone: Run, tmp_path: Path
     assert max(provenance["pack"] for provenance in told) > 3
 
 
+@pytest.mark.usefixtures("a_checkpoint_after_every_epoch")
 def test_a_fused_pack_that_is_interrupted_ends_in_the_same_bytes(alone: Run, tmp_path: Path) -> None:
     run = run_of(tmp_path)
     seen = []
@@ -56,7 +57,7 @@ def test_a_fused_pack_that_is_interrupted_ends_in_the_same_bytes(alone: Run, tmp
                 raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run.go(Stumbling(), pack=3, seconds_between_checkpoints=0.0)
+        run.go(Stumbling(), pack=3)
     run.go(pack=5)
     assert contents(run.store.root) == contents(alone.store.root)
 

@@ -13,9 +13,9 @@ from rich.tree import Tree
 
 from ..core.errors import InputError
 from ..experiment import speed
-from ..experiment.executors import Outcome
 from ..experiment.findings import summaries
 from ..experiment.outlook import Outlook, outlook, unmeasured
+from ..experiment.queue import Outcome
 from ..experiment.reading import assignments
 from ..experiment.runs import Run
 from ..experiment.search import WINNER_FILE, Search, started

@@ -75,11 +75,9 @@ class Compute:
         checkpoints: Path,
         device: str = "cpu",
         workers: int = 0,
-        seconds_between_checkpoints: float = SECONDS_BETWEEN_CHECKPOINTS,
     ) -> None:
         self.store, self.checkpoints = store, checkpoints
         self.device, self.workers = device, workers
-        self.seconds_between_checkpoints = seconds_between_checkpoints
         self.tell: Callable[[str], None] = lambda line: None  # of a checkpoint that was damaged, say
         self.probed: Mapping[str, Duration] = {}  # by key: how often a training is looked at
         self._looked_at = lru_cache(4)(self._new_network)  # by threads that train and that measure
@@ -118,7 +116,7 @@ class Compute:
 
         def after_epoch(epoch: Epoch, checkpoint: Callable[[], Checkpoint]) -> None:
             nonlocal saved
-            if time.monotonic() - saved >= self.seconds_between_checkpoints:
+            if time.monotonic() - saved >= SECONDS_BETWEEN_CHECKPOINTS:
                 with suppress(ValueError, OSError):  # a full disk, say: the training itself can go on without
                     self.checkpoints.mkdir(parents=True, exist_ok=True)
                     checkpoint().save(self._checkpoint_path(step))

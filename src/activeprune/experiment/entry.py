@@ -23,6 +23,10 @@ _PART = re.compile(r"[a-z0-9_]+\.[a-z]+")
 class Missing(KeyError):
     """An entry, or a part of one, that the store does not have."""
 
+    def __init__(self, key: str, what: str) -> None:
+        super().__init__(what)
+        self.key = key
+
     def __str__(self) -> str:
         return str(self.args[0])  # KeyError's own puts quotes around it
 
@@ -46,7 +50,7 @@ class Damaged(Exception):
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
-        self.problem = problem
+        self.key, self.problem = problem.key, problem
 
 
 @dataclass(frozen=True)
@@ -120,13 +124,13 @@ def checked_part(name: str) -> str:
     return name
 
 
-def canonical(value: Any) -> bytes:
+def canonical(value: Any, allow_nan: bool = True) -> bytes:
     """JSON that is the same bytes whenever it is the same value.
 
     >>> canonical({"b": 1, "a": 2})
     b'{"a": 2, "b": 1}\\n'
     """
-    return (json.dumps(value, sort_keys=True) + "\n").encode()
+    return (json.dumps(value, sort_keys=True, allow_nan=allow_nan) + "\n").encode()
 
 
 def written(key: str, seals: Mapping[str, Seal]) -> bytes:

@@ -14,8 +14,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 from uuid import uuid4
 
 from ..core.errors import InputError
@@ -37,15 +35,10 @@ class Holder:
 
 @dataclass(frozen=True)
 class Lease:
-    """The right to work on a key for a while; as a context manager it is released at the end."""
+    """The right to work on a key for a while."""
 
     leases: Leases
     key: str
-
-    @property
-    def seconds(self) -> float:
-        """How long it lasts after it was taken or renewed."""
-        return self.leases.seconds
 
     def renew(self) -> bool:
         """Makes it last its full time from now on; False if it was lost, to somebody else or to a full disk."""
@@ -54,12 +47,6 @@ class Lease:
     def release(self) -> None:
         """Lets others have it. Of a lease that somebody else has taken over it leaves theirs alone."""
         self.leases._release(self.key)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.release()
 
 
 class Leases:

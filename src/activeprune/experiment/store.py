@@ -258,7 +258,7 @@ class FolderStore(Store):
         try:
             return read(key, file.read_bytes())
         except FileNotFoundError:
-            raise Missing(f"no entry {key} in the store {self.root} (there is no {file})") from None
+            raise Missing(key, f"no entry {key} in the store {self.root} (there is no {file})") from None
         except (ValueError, IsADirectoryError) as error:
             what = str(error) if isinstance(error, ValueError) else "is a folder"
             raise Damaged(Problem(key, f"{MANIFEST} {what}", file)) from error
@@ -268,7 +268,7 @@ class FolderStore(Store):
         file = self._folder(key) / part
         if part not in seals:
             has = ", ".join(seals) or "none"
-            raise Missing(f"entry {key} has no part {part!r} in the store {self.root} (it has: {has})")
+            raise Missing(key, f"entry {key} has no part {part!r} in the store {self.root} (it has: {has})")
         try:
             data = file.read_bytes()
         except (FileNotFoundError, IsADirectoryError):
