@@ -24,6 +24,7 @@ from ..core.masks import Masks
 from ..core.methods import METHODS
 from ..core.pruning import Pruned, prune_cycle, prune_solo
 from ..data import Dataset, Feed
+from ..files import leftovers
 from ..machine import described
 from ..machine import device as usable_device
 from ..neurons import DeadNeurons
@@ -106,7 +107,7 @@ class Compute:
     def forget(self, step: Step) -> None:
         """Removes the checkpoint of a step that is done, and what a killed process left of one."""
         path = self._checkpoint_path(step)
-        for left in (path, *self.checkpoints.glob(f".{path.name}.*.part")):
+        for left in (path, *leftovers(path)):
             left.unlink(missing_ok=True)
 
     def entry(self, step: Train, feed: Feed, on_epoch: OnEpoch | None = None) -> Entry:

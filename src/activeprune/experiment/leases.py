@@ -17,8 +17,9 @@ from pathlib import Path
 from uuid import uuid4
 
 from ..core.errors import InputError
+from ..files import whole, write
 from .entry import canonical, checked_key
-from .files import alone, discard, explained, temporary, write
+from .files import alone, explained
 
 CLOCKS_APART = 10  # times as long as one's own: a lease that lasts longer was written by a clock that was wrong
 
@@ -121,13 +122,8 @@ class Leases:
 
     def _write(self, key: str) -> None:
         told = Holder(self.owner, self.host, os.getpid(), self._now() + self.seconds)
-        staged = temporary(self._file(key))
-        try:
+        with whole(self._file(key)) as staged:
             write(staged, canonical(asdict(told)))
-            os.replace(staged, self._file(key))
-        except BaseException:
-            discard(staged)
-            raise
 
 
 def _runs(pid: int) -> bool:

@@ -20,6 +20,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Protocol
 
+from ..files import discard, is_temporary, make, sync, temporary, write
 from .entry import (
     MANIFEST,
     PROVENANCE,
@@ -34,20 +35,7 @@ from .entry import (
     read,
     written,
 )
-from .files import (
-    age_of,
-    alone,
-    discard,
-    explained,
-    is_temporary,
-    make,
-    names_in,
-    removed,
-    size_of,
-    sync,
-    temporary,
-    write,
-)
+from .files import age_of, alone, explained, names_in, removed, size_of
 
 __all__ = ["Damaged", "Entry", "FolderStore", "Missing", "Problem", "Store"]
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
-from uuid import uuid4
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -17,6 +15,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from ..core.errors import InputError
+from ..files import whole
 
 State = dict[str, Tensor]
 Snapshot = Callable[[], State]  # of a moment; asked later, it brings the state to the CPU
@@ -113,16 +112,11 @@ class Checkpoint:
         if self.probed:
             told["probed"] = list(self.probed)
         told["sha256"] = _digest(tensors, told)
-        unfinished = Path(path).with_name(f".{Path(path).name}.{uuid4().hex}.part")
         try:
-            save_file(tensors, unfinished, metadata={"checkpoint": json.dumps(told)})
-            with unfinished.open("rb+") as file:
-                os.fsync(file.fileno())
-            unfinished.replace(path)
+            with whole(Path(path)) as unfinished:
+                save_file(tensors, unfinished, metadata={"checkpoint": json.dumps(told)})
         except (OSError, SafetensorError) as error:
             raise InputError(f"{path} cannot be written: {error}") from error
-        finally:
-            unfinished.unlink(missing_ok=True)
 
     @classmethod
     def load(cls, path: str | Path) -> Checkpoint:
