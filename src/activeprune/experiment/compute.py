@@ -34,6 +34,7 @@ from ..training.duration import Duration
 from ..training.engine import Eager
 from ..training.loop import Entry, checkpoint_identity, train_together, was_probed
 from ..training.probe import PROBED_IMAGES, Probe, Probed, ProbedNetwork, at_once
+from ..training.settings import OF_THE_BATCHES
 from ..version import __version__
 from .artifacts import (
     checkpoint_bytes,
@@ -263,7 +264,7 @@ class Compute:
 
     def feed(self, training: Training, seed: int) -> Feed:
         """Batches of a run; the last one is kept, since steps of one seed follow each other."""
-        told = (training.model_dump_json(include={"data", "augment", "resolution", "mean", "std", "batch"}), seed)
+        told = (training.model_dump_json(include={*OF_THE_BATCHES}), seed)
         found = self._feeds.get(told)
         if found is None:
             found = training.feed(seed, self.device, self.workers, self.dataset(training))

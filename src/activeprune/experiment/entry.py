@@ -13,10 +13,11 @@ from typing import Any
 from ..core.errors import InputError
 
 FORMAT = 1
+KEY_DIGITS = 32
 MANIFEST = "manifest.json"
 PROVENANCE = "provenance.json"
 LONGEST_PART = 64  # characters: key and part fit into the 100 of a tar's header
-_KEY = re.compile(r"[0-9a-f]{32}")
+_KEY = re.compile(f"[0-9a-f]{{{KEY_DIGITS}}}")
 _PART = re.compile(r"[a-z0-9_]+\.[a-z]+")
 
 
@@ -110,7 +111,7 @@ def checked_key(key: str) -> str:
     activeprune.core.errors.InputError: key '../../etc': 32 digits of 0-9 and a-f are needed
     """
     if not isinstance(key, str) or not _KEY.fullmatch(key):
-        raise InputError(f"key {key!r}: 32 digits of 0-9 and a-f are needed")
+        raise InputError(f"key {key!r}: {KEY_DIGITS} digits of 0-9 and a-f are needed")
     return key
 
 

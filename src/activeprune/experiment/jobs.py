@@ -106,7 +106,7 @@ class Job(ABC):
 
     def _executor(self, observer: Observer, pack: int | None) -> Executor:
         """For this process: one training after the other on a CPU, packs of them on a GPU."""
-        compute = Compute(self.store, self.store.root / "checkpoints", self.device, os.cpu_count() or 0)
+        compute = Compute(self.store, self.store.checkpoints, self.device, os.cpu_count() or 0)
         compute.tell, compute.probed = observer.trouble, self.plan.probed
         spent, began = 0.0, time.monotonic()
 

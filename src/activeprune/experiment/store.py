@@ -75,6 +75,8 @@ class FolderStore(Store):
 
     def __init__(self, root: Path | str) -> None:
         self.root = Path(root)
+        self.objects, self.damaged = self.root / "objects", self.root / "damaged"
+        self.checkpoints = self.root / "checkpoints"  # of trainings that are under way; no entries
 
     def has(self, key: str, *parts: str) -> bool:
         """Whether there is a complete entry that holds all these parts, by name and size; `get` looks at the bytes."""
@@ -224,20 +226,21 @@ class FolderStore(Store):
             return sum(size_of(path) or 0 for path in self._files(aside=True))
 
     def _folder(self, key: str) -> Path:
-        return self.root / "objects" / checked_key(key)[:2] / key
+        return self.objects / checked_key(key)[:2] / key
 
     def _explained(self) -> AbstractContextManager[None]:
         return explained("store", self.root)
 
     def _keys(self) -> Iterator[str]:
-        for shard in names_in(self.root / "objects"):
+        for shard in names_in(self.objects):
             if len(shard) == 2:
-                yield from (name for name in names_in(self.root / "objects" / shard) if _is_key(name, shard))
+                yield from (name for name in names_in(self.objects / shard) if _is_key(name, shard))
 
     def _files(self, aside: bool = False) -> Iterator[Path]:
         for folder, folders, names in os.walk(self.root):
-            if not aside and Path(folder) == self.root and "damaged" in folders:
-                folders.remove("damaged")
+            if not aside and Path(folder) == self.damaged:
+                folders.clear()
+                continue
             yield from (Path(folder) / name for name in names)
 
     def _seals(self, key: str) -> dict[str, Seal]:
@@ -320,11 +323,10 @@ class FolderStore(Store):
 
     def _set_aside(self, problem: Problem) -> Problem:
         folder = self._folder(problem.key)
-        damaged = self.root / "damaged"
-        make(damaged)
-        moved = next(path for n in count(1) if not (path := damaged / f"{problem.key}-{n}").exists())
+        make(self.damaged)
+        moved = next(path for n in count(1) if not (path := self.damaged / f"{problem.key}-{n}").exists())
         os.rename(folder, moved)
-        sync(damaged)
+        sync(self.damaged)
         sync(folder.parent)
         return replace(problem, moved=moved)
 
