@@ -11,9 +11,10 @@ import torch
 from torch import nn
 
 import activeprune as ap
-from activeprune.experiment.compute import FEEDS_KEPT, Compute
+from activeprune.experiment.compute import Compute
 from activeprune.experiment.helpers import Helpers
 from activeprune.experiment.leases import Leases
+from activeprune.experiment.loaded import FEEDS_KEPT
 from activeprune.experiment.observer import Observer
 from activeprune.experiment.packed import Packed
 from activeprune.experiment.plan import Plan
@@ -165,9 +166,9 @@ def test_late_rewinding_in_packs_leaves_the_same_bytes(tmp_path: Path, pack: int
 def test_feeds_of_many_seeds_do_not_pile_up(tmp_path: Path) -> None:
     training = Plan(read_study("smoke")).trainings[0].training
     compute = Compute(FolderStore(tmp_path), tmp_path)
-    feeds = [compute.feed_by_rows(training, seed) for seed in range(FEEDS_KEPT + 5)]
-    assert compute.feed_by_rows.cache_info().currsize == FEEDS_KEPT
-    assert compute.feed_by_rows(training, FEEDS_KEPT) is feeds[FEEDS_KEPT]
+    feeds = [compute.loaded.feed_by_rows(training, seed) for seed in range(FEEDS_KEPT + 5)]
+    assert compute.loaded.feed_by_rows.cache_info().currsize == FEEDS_KEPT
+    assert compute.loaded.feed_by_rows(training, FEEDS_KEPT) is feeds[FEEDS_KEPT]
 
 
 def test_data_are_loaded_once_for_all_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,7 +184,7 @@ def test_data_are_loaded_once_for_all_threads(tmp_path: Path, monkeypatch: pytes
     dataset = Training.dataset
     monkeypatch.setattr(Training, "dataset", slowly)
     with ThreadPoolExecutor(4) as pool:
-        found = {id(data) for data in pool.map(compute.dataset, [training] * 4)}
+        found = {id(data) for data in pool.map(compute.loaded.dataset, [training] * 4)}
     assert (len(found), loads) == (1, ["digits"])
 
 
@@ -194,11 +195,11 @@ def test_only_a_method_that_looks_at_data_asks_for_them(tmp_path: Path, method: 
     run = started("smoke", tmp_path / "run", changes={"variants": ["plain"], "cycles": 1, "method": method})
     compute = Compute(run.store, tmp_path)
     asked: list[int] = []
-    feed = compute.feed
+    feed = compute.loaded.feed
     first, prune = [step for step in run.plan.steps.values() if step.kind != "init"][:2]
     made = compute(first)
     run.store.put(first.key, made.parts, made.provenance)
-    compute.feed = lambda training, seed: asked.append(seed) or feed(training, seed)  # type: ignore
+    compute.loaded.feed = lambda training, seed: asked.append(seed) or feed(training, seed)  # type: ignore
     assert isinstance(prune, Prune)
     compute(prune)
     assert bool(asked) == asks

@@ -106,8 +106,9 @@ class Job(ABC):
 
     def _executor(self, observer: Observer, pack: int | None) -> Executor:
         """For this process: one training after the other on a CPU, packs of them on a GPU."""
-        compute = Compute(self.store, self.store.checkpoints, self.device, os.cpu_count() or 0)
-        compute.tell, compute.probed = observer.trouble, self.plan.probed
+        workers = os.cpu_count() or 0
+        probed, tell = self.plan.probed, observer.trouble
+        compute = Compute(self.store, self.store.checkpoints, self.device, workers, probed, tell)
         spent, began = 0.0, time.monotonic()
 
         def after_step() -> None:

@@ -171,11 +171,11 @@ class _Shift:
 
     def _loaded(self, steps: list[Train]) -> _Pack:
         training = steps[0].training
-        by_rows = self.engines.by_rows(training, self.compute.dataset(training))
+        by_rows = self.engines.by_rows(training, self.compute.loaded.dataset(training))
         return _Pack(steps, by_rows, self._loading.submit(self._entries, steps, by_rows))
 
     def _room(self, training: Training) -> int:
-        self._rooms[training] = room = self.engines.room(training, self.compute.dataset(training))
+        self._rooms[training] = room = self.engines.room(training, self.compute.loaded.dataset(training))
         return room
 
     def _train(self, pack: _Pack) -> None:
@@ -184,7 +184,7 @@ class _Shift:
         training, first, last = steps[0].shape
         kind: type = Eager
         try:
-            engine = self.engines.engine(training, self.compute.dataset(training), len(steps))
+            engine = self.engines.engine(training, self.compute.loaded.dataset(training), len(steps))
             kind = type(engine)
             entries = pack.entries.result()
             if pack.by_rows and isinstance(engine, Eager):  # another one was expected
@@ -244,7 +244,8 @@ class _Shift:
 
     def _entries(self, steps: Sequence[Train], by_rows: bool) -> list[Entry]:
         """What trainings start from, with their first epochs being drawn."""
-        feed = self.compute.feed_by_rows if by_rows else self.compute.feed
+        loaded = self.compute.loaded
+        feed = loaded.feed_by_rows if by_rows else loaded.feed
         tell = self.queue.observer.epoch
         entries = [self.compute.entry(step, feed(step.training, step.seed), tell) for step in steps]
         for step, entry in zip(steps, entries, strict=True):
