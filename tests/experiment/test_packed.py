@@ -28,6 +28,7 @@ from activeprune.training.engines import Engines
 from activeprune.training.loop import train_together
 from activeprune.training.unavailable import EngineUnavailable
 from tests.experiment.test_run import Counting, contents
+from tests.helpers import take_out
 
 CHANGES = {"variants": ["plain", "ap_lite", "ap_pro"], "cycles": 2, "seeds": 3}
 
@@ -211,7 +212,7 @@ def test_a_damaged_start_is_made_again_before_its_pack(reference: Run, tmp_path:
     before = contents(run.store.root)
     prunings = [step for step in run.plan.steps.values() if isinstance(step, Prune) and step.cycle == 2]
     for step in (*prunings, *(t for t in run.plan.trainings if t.masks in prunings)):
-        run.store.remove(step.key)
+        take_out(run.store, step.key)
     victim = next(step.trained for step in prunings if isinstance(step.trained, Train))
     state = run.store.root / "objects" / victim.key[:2] / victim.key / "state.safetensors"
     state.write_bytes(state.read_bytes()[:-1] + b"?")

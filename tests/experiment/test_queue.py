@@ -13,6 +13,7 @@ from activeprune.experiment.queue import TRIES, Queue
 from activeprune.experiment.reading import read_study
 from activeprune.experiment.steps import Step, Train
 from activeprune.experiment.store import Damaged, FolderStore, Problem
+from tests.helpers import take_out
 
 FINE = b'{"failure": null}'
 
@@ -84,7 +85,7 @@ def test_a_result_that_the_store_does_not_keep_ends_the_run(plan: Plan, store: F
         for _ in range(TRIES):
             (step,) = mine.take()
             mine.finish(step, made(step))
-            store.remove(step.key)
+            take_out(store, step.key)
         with pytest.raises(ap.InputError, match="the store still lacks it"):
             mine.take()
 
@@ -126,7 +127,7 @@ def test_what_was_seen_once_is_not_looked_for_again(plan: Plan, store: FolderSto
     assert plan.todo(seen) == plan.todo(store)
     assert before >= {*looked_at} == {step.key for step in plan.todo(store).missing}
     lost = next(iter(before - {*looked_at}))
-    store.remove(lost)
+    take_out(store, lost)
     assert lost not in {step.key for step in plan.todo(seen).missing}
     seen.forget()
     assert lost in {step.key for step in plan.todo(seen).missing}

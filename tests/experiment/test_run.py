@@ -26,6 +26,7 @@ from activeprune.experiment.runs import Run
 from activeprune.experiment.search import started
 from activeprune.experiment.steps import Prune, Step, Train
 from activeprune.experiment.store import FolderStore
+from tests.helpers import take_out
 
 TINY = {"variants": ["plain", "ap_lite"], "cycles": 1}
 ROOT = Path(__file__).parent.parent.parent
@@ -120,10 +121,10 @@ def test_damage_that_is_met_on_the_way_does_not_stop_a_run(finished: Path, tmp_p
     before = contents(folder / ".store")
     run = Run.opened(folder / "run")
     pruning = next(step for step in run.plan.steps.values() if isinstance(step, Prune))
-    run.store.remove(pruning.key)
+    take_out(run.store, pruning.key)
     for cell in run.plan.cells:
         if cell.cycle:
-            run.store.remove(cell.training.key)
+            take_out(run.store, cell.training.key)
     state = next((folder / ".store" / "objects").rglob(f"{pruning.trained.key}/{STATE}"))
     state.write_bytes(state.read_bytes()[:-1] + b"?")
     _, counting = go(folder)
@@ -258,7 +259,7 @@ def test_a_state_that_is_made_again_does_not_replace_what_was_reported(finished:
     run = Run.opened(folder / "run")
     dense = run.plan.cells[0].training
     record = json.loads(run.store.get(dense.key, RECORD))
-    run.store.remove(dense.key)
+    take_out(run.store, dense.key)
     run.store.put(dense.key, {RECORD: json.dumps({**record, "accuracy": 0.123}).encode()}, {})
     troubles: list[str] = []
 

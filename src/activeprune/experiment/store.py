@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from itertools import count
@@ -70,7 +70,7 @@ class Store(Protocol):
 class FolderStore(Store):
     """A store in a folder, which is created at the first put.
 
-    Processes may share it: each put, drop and removal has its entry to itself, and reading needs no lock.
+    Processes may share it: each put and drop has its entry to itself, and reading needs no lock.
     """
 
     def __init__(self, root: Path | str) -> None:
@@ -158,48 +158,15 @@ class FolderStore(Store):
                 os.unlink(folder / part)
                 return freed
 
-    def remove(self, key: str) -> int:
-        """Removes an entry, and returns how many bytes that freed: 0 if it was not there."""
-        folder = self._folder(key)
-        with self._explained():
-            if not folder.is_dir():
-                return 0
-            with alone(folder.parent):
-                names = names_in(folder)
-                if MANIFEST in names:  # first: from here on there is no entry
-                    names.remove(MANIFEST)
-                    freed = removed(folder / MANIFEST)
-                    sync(folder)
-                else:
-                    freed = 0
-                freed += sum(removed(folder / name) for name in names)
-                with suppress(FileNotFoundError):
-                    os.rmdir(folder)
-                return freed
-
-    def verify(
-        self,
-        repair: bool = True,
-        on_entry: Callable[[int, int], None] | None = None,
-        older_than: float = HOUR,
-    ) -> Problems:
-        """Reads every byte of every entry, and sets aside what is damaged unless `repair` is off.
+    def verify(self, older_than: float = HOUR) -> Problems:
+        """Reads every byte of every entry, and sets aside what is damaged.
 
         So it does with data without a manifest that are older than `older_than` seconds, which a process left that
-        was killed. After each entry it calls `on_entry(done, total)`.
+        was killed.
         """
-        found = []
         with self._explained():
-            keys = [*self._keys()]
-            for done, key in enumerate(keys, start=1):
-                problem = self._problem(key, older_than)
-                if problem and repair:
-                    problem = self._settled(problem, older_than)
-                if problem:
-                    found.append(problem)
-                if on_entry:
-                    on_entry(done, len(keys))
-        return found
+            problems = (problem for key in [*self._keys()] if (problem := self._problem(key, older_than)))
+            return [still for problem in problems if (still := self._settled(problem, older_than))]
 
     def sweep(self, older_than: float = HOUR) -> int:
         """Removes what killed processes left over and nobody reads, and returns how many bytes that freed.
