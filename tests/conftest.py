@@ -17,3 +17,8 @@ torch.set_num_threads(1)  # two test processes on two cores, and tensors too sma
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def a_checkpoint_after_every_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("activeprune.experiment.compute.SECONDS_BETWEEN_CHECKPOINTS", 0.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 
 import torch
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import activeprune as ap
+from activeprune.experiment.store import FolderStore
 
 
 class SmallNet(nn.Module):
@@ -167,3 +169,8 @@ def pruned_are_zero(model: nn.Module, masks: ap.Masks) -> bool:
     weights = dict(model.named_parameters())
     pruned = torch.cat([weights[name].detach()[~mask] for name, mask in masks.items()])
     return bool((pruned == 0).all() and not pruned.signbit().any())
+
+
+def take_out(store: FolderStore, key: str) -> None:
+    """An entry as if it had never been there."""
+    shutil.rmtree(store.objects / key[:2] / key, ignore_errors=True)

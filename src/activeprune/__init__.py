@@ -22,11 +22,10 @@ from .core.methods import method
 from .core.pruning import Pruned, prune_cycle, prune_lowest, prune_solo, score
 from .networks import build
 from .neurons import capacity_constant, dead_neurons, information_bound
+from .version import __version__ as __version__
 
 if TYPE_CHECKING:
     from .experiment import results, run
-
-__version__ = "0.1.0.dev0"
 
 __all__ = [
     "Budget",

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import torch
 
+from activeprune.experiment import compute
 from activeprune.experiment.observer import Observer
-from activeprune.experiment.runs import Run
+from activeprune.experiment.search import started
 from activeprune.experiment.steps import Step
 
 CHANGES = {"epochs": "2ep", "cycles": 2, "variants": ["plain", "ap_lite", "ap_pro"]}
@@ -41,7 +42,7 @@ def attempt(out: str, changes: dict, seconds: float | None) -> tuple[bool, float
     if child == 0:
         if seconds is not None:
             signal.setitimer(signal.ITIMER_REAL, seconds)
-        Run.new("smoke", out, changes=changes).go(Noting(out), seconds_between_checkpoints=0.0)
+        started("smoke", out, changes=changes).go(Noting(out))
         os._exit(0)
     _, status = os.waitpid(child, 0)
     if not os.WIFSIGNALED(status) and os.WEXITSTATUS(status):
@@ -53,7 +54,8 @@ def main() -> None:
     out, seed, kills = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     changes = LATE if "late" in sys.argv else CHANGES
     torch.set_num_threads(1)
-    Run.new("smoke", f"{out}/reference/run", changes=changes).study.training.feed(0)  # imports what loads the data
+    compute.SECONDS_BETWEEN_CHECKPOINTS = 0.0
+    started("smoke", f"{out}/reference/run", changes=changes).study.training.feed(0)  # imports what loads the data
     _, whole = attempt(f"{out}/reference/run", changes, None)
     draw = random.Random(seed)
     done, killed = False, 0

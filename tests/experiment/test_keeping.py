@@ -14,6 +14,7 @@ from activeprune.experiment.leases import Leases
 from activeprune.experiment.observer import Observer
 from activeprune.experiment.plan import RECORD
 from activeprune.experiment.runs import Run
+from activeprune.experiment.search import started
 from activeprune.experiment.steps import Measure, Prune, Step, Train
 from activeprune.experiment.store import FolderStore
 from activeprune.training.loop import train_together
@@ -24,7 +25,7 @@ CHANGES = {"variants": ["plain"], "cycles": 1, "seeds": 6}
 
 
 def run_of(folder: Path, **changes) -> Run:
-    return Run.new("smoke", folder / "run", changes={**CHANGES, **changes})
+    return started("smoke", folder / "run", changes={**CHANGES, **changes})
 
 
 class Scene:
@@ -216,6 +217,7 @@ def test_the_first_epoch_of_the_next_pack_is_drawn_while_this_one_is_trained(
     assert all(elsewhere for *_, elsewhere in drawn)
 
 
+@pytest.mark.usefixtures("a_checkpoint_after_every_epoch")
 def test_where_a_checkpoint_goes_on_its_next_epoch_is_drawn(tmp_path: Path, drawn: list) -> None:
     class Stumbling(Observer):
         def epoch(self, step: Step, epoch, epochs: int) -> None:
@@ -226,7 +228,7 @@ def test_where_a_checkpoint_goes_on_its_next_epoch_is_drawn(tmp_path: Path, draw
 
     run = run_of(tmp_path, seeds=3, epochs="3ep")
     with pytest.raises(KeyboardInterrupt):
-        run.go(Stumbling(), pack=3, seconds_between_checkpoints=0.0)
+        run.go(Stumbling(), pack=3)
     drawn.clear()
     run.go(pack=3)
     first = {(seed, epoch) for seed, epoch, elsewhere in drawn if elsewhere}

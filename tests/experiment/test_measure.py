@@ -15,6 +15,7 @@ from activeprune.experiment.observer import Observer
 from activeprune.experiment.plan import MASKS, RECORD, STATE, Plan, probe_part
 from activeprune.experiment.reading import read_study
 from activeprune.experiment.runs import Run
+from activeprune.experiment.search import started
 from activeprune.experiment.steps import Init, Measure, Prune, Train
 from activeprune.training.duration import Duration
 from tests.experiment.test_run import Counting, contents
@@ -24,7 +25,7 @@ MEASURED = {**TINY, "measure": "dnr", "probe_every": "1ep"}
 
 
 def run_of(folder: Path, **changes) -> Run:
-    return Run.new("smoke", folder / "run", changes={**MEASURED, **changes})
+    return started("smoke", folder / "run", changes={**MEASURED, **changes})
 
 
 def gone(folder: Path, **changes) -> Run:
@@ -120,7 +121,7 @@ def test_what_a_probe_saw_is_in_the_store_and_in_the_folder(finished: Run) -> No
 
 
 def test_a_training_that_was_not_looked_at_is_trained_again_and_comes_out_the_same(tmp_path: Path) -> None:
-    first = Run.new("smoke", tmp_path / "run", changes=TINY)
+    first = started("smoke", tmp_path / "run", changes=TINY)
     first.go()
     before = contents(first.store.root)
     counting = Counting()
@@ -143,6 +144,7 @@ def test_packs_measure_and_look_as_one_training_after_the_other_does(finished: R
     assert contents(run.store.root) == contents(finished.store.root)
 
 
+@pytest.mark.usefixtures("a_checkpoint_after_every_epoch")
 def test_an_interrupted_study_ends_in_the_same_bytes(finished: Run, tmp_path: Path) -> None:
     run, seen = run_of(tmp_path), []
 
@@ -154,7 +156,7 @@ def test_an_interrupted_study_ends_in_the_same_bytes(finished: Run, tmp_path: Pa
 
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
-            run.go(Stumbling(), seconds_between_checkpoints=0.0)
+            run.go(Stumbling())
     run.go()
     assert contents(run.store.root) == contents(finished.store.root)
 
@@ -241,7 +243,7 @@ def test_the_papers_studies_run(name: str, tmp_path: Path) -> None:
         "epochs": "2ep", "warmup": "0ep", "drops": [], "batch": 32, "seeds": 1, "cycles": 2, "report_cycles": [1, 2],
         "probe_every": "1ep",
     }  # fmt: skip
-    run = Run.new(name, tmp_path / "run", changes=small)
+    run = started(name, tmp_path / "run", changes=small)
     outcome = run.go()
     assert outcome.failed == outcome.blocked == ()
     assert all(0 < row["dnr_after_unit_total"] < 1 for row in rows_of(run.plan, run.store))

@@ -13,7 +13,7 @@ from activeprune.experiment import speed
 from activeprune.experiment.outlook import outlook, unmeasured
 from activeprune.experiment.plan import Plan
 from activeprune.experiment.reading import read_study
-from activeprune.experiment.runs import Run
+from activeprune.experiment.search import started
 from activeprune.experiment.speed import Speed, alike
 from activeprune.experiment.store import FolderStore
 from activeprune.machine import described, one_thread
@@ -109,7 +109,7 @@ def test_disk_is_what_is_kept_at_a_time(changes: dict, states: int) -> None:
 
 @pytest.mark.parametrize("measure", [[], ["dnr"]])
 def test_the_disk_that_was_foretold_is_the_disk_that_was_used(tmp_path: Path, measure: list) -> None:
-    run = Run.new("smoke", tmp_path / "run", changes={"measure": measure})
+    run = started("smoke", tmp_path / "run", changes={"measure": measure})
     foretold = outlook(run.plan, run.store, {}).disk
     run.go()
     used = sum(size for entry in run.store.list() for size in entry.parts.values())
@@ -117,7 +117,7 @@ def test_the_disk_that_was_foretold_is_the_disk_that_was_used(tmp_path: Path, me
 
 
 def test_speeds_are_those_of_this_machine(tmp_path: Path) -> None:
-    run = Run.new("smoke", tmp_path / "run", changes={"variants": ["plain"], "cycles": 1})
+    run = started("smoke", tmp_path / "run", changes={"variants": ["plain"], "cycles": 1})
     run.go()
     found = speed.known(run.store, "cpu")
     assert list(found) == [alike(run.study.training)]
@@ -133,7 +133,7 @@ def test_speeds_are_those_of_this_machine(tmp_path: Path) -> None:
 
 
 def test_speeds_of_packs_are_told_apart_by_their_size(tmp_path: Path) -> None:
-    run = Run.new("smoke", tmp_path / "run", changes={"variants": ["plain"], "cycles": 1, "seeds": 5})
+    run = started("smoke", tmp_path / "run", changes={"variants": ["plain"], "cycles": 1, "seeds": 5})
     run.go(pack=3)
     found = speed.known(run.store, "cpu")[alike(run.study.training)]
     told = [run.store.provenance(step.key) for step in run.plan.trainings]

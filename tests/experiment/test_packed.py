@@ -11,14 +11,16 @@ import torch
 from torch import nn
 
 import activeprune as ap
-from activeprune.experiment.compute import FEEDS_KEPT, Compute
+from activeprune.experiment.compute import Compute
 from activeprune.experiment.helpers import Helpers
 from activeprune.experiment.leases import Leases
+from activeprune.experiment.loaded import FEEDS_KEPT
 from activeprune.experiment.observer import Observer
 from activeprune.experiment.packed import Packed
 from activeprune.experiment.plan import Plan
 from activeprune.experiment.reading import read_study
 from activeprune.experiment.runs import Run
+from activeprune.experiment.search import started
 from activeprune.experiment.steps import Prune, Step, Train
 from activeprune.experiment.store import FolderStore
 from activeprune.training import Training
@@ -26,20 +28,21 @@ from activeprune.training.engines import Engines
 from activeprune.training.loop import train_together
 from activeprune.training.unavailable import EngineUnavailable
 from tests.experiment.test_run import Counting, contents
+from tests.helpers import take_out
 
 CHANGES = {"variants": ["plain", "ap_lite", "ap_pro"], "cycles": 2, "seeds": 3}
 
 
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    run = Run.new("smoke", tmp_path_factory.mktemp("reference") / "run", changes=CHANGES)
+    run = started("smoke", tmp_path_factory.mktemp("reference") / "run", changes=CHANGES)
     run.go()
     return run
 
 
 @pytest.mark.parametrize("pack", [1, 2, 7])
 def test_a_pack_of_any_size_leaves_the_same_bytes(reference: Run, tmp_path: Path, pack: int) -> None:
-    run = Run.new("smoke", tmp_path / "run", changes=CHANGES)
+    run = started("smoke", tmp_path / "run", changes=CHANGES)
     counting = Counting()
     run.go(counting, pack=pack)
     assert contents(run.store.root) == contents(reference.store.root)
@@ -50,11 +53,12 @@ def test_a_pack_of_any_size_leaves_the_same_bytes(reference: Run, tmp_path: Path
     assert max(provenance["pack"] for provenance in told) == pack
 
 
+@pytest.mark.usefixtures("a_checkpoint_after_every_epoch")
 def test_a_pack_that_is_interrupted_goes_on_in_one_of_another_size(reference: Run, tmp_path: Path) -> None:
     changes = {**CHANGES, "epochs": "3ep", "cycles": 1}
-    whole = Run.new("smoke", tmp_path / "whole" / "run", changes=changes)
+    whole = started("smoke", tmp_path / "whole" / "run", changes=changes)
     whole.go()
-    run = Run.new("smoke", tmp_path / "part" / "run", changes=changes)
+    run = started("smoke", tmp_path / "part" / "run", changes=changes)
     seen: list[int] = []
 
     class Stumbling(Observer):
@@ -64,7 +68,7 @@ def test_a_pack_that_is_interrupted_goes_on_in_one_of_another_size(reference: Ru
                 raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run.go(Stumbling(), pack=3, seconds_between_checkpoints=0.0)
+        run.go(Stumbling(), pack=3)
     assert seen == [0, 0, 0, 1, 1]
     more = seen.copy()
 
@@ -79,7 +83,7 @@ def test_a_pack_that_is_interrupted_goes_on_in_one_of_another_size(reference: Ru
 
 def test_a_pack_in_which_all_fail_ends_the_run_with_what_is_blocked(tmp_path: Path) -> None:
     changes = {**CHANGES, "variants": ["plain"], "lr": 1e30, "cycles": 1}
-    run = Run.new("smoke", tmp_path / "run", changes=changes)
+    run = started("smoke", tmp_path / "run", changes=changes)
     outcome = run.go(pack=3)
     assert len(outcome.blocked) > 0
     assert all(row["failure"] is not None for row in run.rows() if not row["cycle"])
@@ -94,7 +98,7 @@ def test_threads_that_build_do_not_disturb_what_is_drawn_elsewhere(tmp_path: Pat
     """Torch's own random numbers are one for all threads: who draws them has them alone."""
     runs = []
     for folder, pack in (("alone", None), ("packed", 2)):
-        run = Run.new("smoke", tmp_path / folder / "run", changes={**CHANGES, "seeds": 4, "cycles": 1, **changes})
+        run = started("smoke", tmp_path / folder / "run", changes={**CHANGES, "seeds": 4, "cycles": 1, **changes})
         run.go(pack=pack)
         runs.append(contents(run.store.root))
     assert runs[0] == runs[1]
@@ -106,7 +110,7 @@ def dropping(num_classes: int = 10, in_channels: int = 1) -> nn.Module:
 
 
 def test_an_engine_that_turns_out_unable_is_replaced_and_nothing_is_lost(reference: Run, tmp_path: Path) -> None:
-    run = Run.new("smoke", tmp_path / "run", changes=CHANGES)
+    run = started("smoke", tmp_path / "run", changes=CHANGES)
     said: list[str] = []
     engines = Engines(torch.device("cpu"), 3, said.append)
     refused: list[type] = []
@@ -144,7 +148,7 @@ def test_late_rewinding_in_packs_leaves_the_same_bytes(tmp_path: Path, pack: int
     late = {**CHANGES, "chain": "rewind", "rewind_epoch": 1, "epochs": "3ep"}
     runs = []
     for folder, size in (("alone", None), ("packed", pack)):
-        run = Run.new("smoke", tmp_path / folder / "run", changes=late)
+        run = started("smoke", tmp_path / folder / "run", changes=late)
         outcome = run.go(pack=size)
         assert outcome.blocked == outcome.failed == ()
         runs.append(run)
@@ -163,9 +167,9 @@ def test_late_rewinding_in_packs_leaves_the_same_bytes(tmp_path: Path, pack: int
 def test_feeds_of_many_seeds_do_not_pile_up(tmp_path: Path) -> None:
     training = Plan(read_study("smoke")).trainings[0].training
     compute = Compute(FolderStore(tmp_path), tmp_path)
-    feeds = [compute.feed_by_rows(training, seed) for seed in range(FEEDS_KEPT + 5)]
-    assert compute.feed_by_rows.cache_info().currsize == FEEDS_KEPT
-    assert compute.feed_by_rows(training, FEEDS_KEPT) is feeds[FEEDS_KEPT]
+    feeds = [compute.loaded.feed_by_rows(training, seed) for seed in range(FEEDS_KEPT + 5)]
+    assert compute.loaded.feed_by_rows.cache_info().currsize == FEEDS_KEPT
+    assert compute.loaded.feed_by_rows(training, FEEDS_KEPT) is feeds[FEEDS_KEPT]
 
 
 def test_data_are_loaded_once_for_all_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,7 +185,7 @@ def test_data_are_loaded_once_for_all_threads(tmp_path: Path, monkeypatch: pytes
     dataset = Training.dataset
     monkeypatch.setattr(Training, "dataset", slowly)
     with ThreadPoolExecutor(4) as pool:
-        found = {id(data) for data in pool.map(compute.dataset, [training] * 4)}
+        found = {id(data) for data in pool.map(compute.loaded.dataset, [training] * 4)}
     assert (len(found), loads) == (1, ["digits"])
 
 
@@ -189,26 +193,26 @@ def test_data_are_loaded_once_for_all_threads(tmp_path: Path, monkeypatch: pytes
     ("method", "asks"), [("global_magnitude", False), ("global_gradient", True), ("lookahead", True)]
 )
 def test_only_a_method_that_looks_at_data_asks_for_them(tmp_path: Path, method: str, asks: bool) -> None:
-    run = Run.new("smoke", tmp_path / "run", changes={"variants": ["plain"], "cycles": 1, "method": method})
+    run = started("smoke", tmp_path / "run", changes={"variants": ["plain"], "cycles": 1, "method": method})
     compute = Compute(run.store, tmp_path)
     asked: list[int] = []
-    feed = compute.feed
+    feed = compute.loaded.feed
     first, prune = [step for step in run.plan.steps.values() if step.kind != "init"][:2]
     made = compute(first)
     run.store.put(first.key, made.parts, made.provenance)
-    compute.feed = lambda training, seed: asked.append(seed) or feed(training, seed)  # type: ignore
+    compute.loaded.feed = lambda training, seed: asked.append(seed) or feed(training, seed)  # type: ignore
     assert isinstance(prune, Prune)
     compute(prune)
     assert bool(asked) == asks
 
 
 def test_a_damaged_start_is_made_again_before_its_pack(reference: Run, tmp_path: Path) -> None:
-    run = Run.new("smoke", tmp_path / "run", changes=CHANGES)
+    run = started("smoke", tmp_path / "run", changes=CHANGES)
     run.go(pack=3)
     before = contents(run.store.root)
     prunings = [step for step in run.plan.steps.values() if isinstance(step, Prune) and step.cycle == 2]
     for step in (*prunings, *(t for t in run.plan.trainings if t.masks in prunings)):
-        run.store.remove(step.key)
+        take_out(run.store, step.key)
     victim = next(step.trained for step in prunings if isinstance(step.trained, Train))
     state = run.store.root / "objects" / victim.key[:2] / victim.key / "state.safetensors"
     state.write_bytes(state.read_bytes()[:-1] + b"?")
@@ -223,7 +227,7 @@ def test_the_command_line_has_it_too(reference: Run, tmp_path: Path) -> None:
 
 
 def test_what_a_network_raises_is_told_of_every_one_in_the_pack(tmp_path: Path) -> None:
-    run = Run.new("smoke", tmp_path / "run", changes={**CHANGES, "variants": ["plain"], "cycles": 1})
+    run = started("smoke", tmp_path / "run", changes={**CHANGES, "variants": ["plain"], "cycles": 1})
 
     def broken(*arguments, **options):
         raise ZeroDivisionError("a network of somebody's own")
@@ -236,7 +240,7 @@ def test_what_a_network_raises_is_told_of_every_one_in_the_pack(tmp_path: Path) 
 
 
 def test_steps_that_another_process_held_are_done_when_it_leaves_them(tmp_path: Path) -> None:
-    run = Run.new("smoke", tmp_path / "run", changes={**CHANGES, "variants": ["plain"], "cycles": 1})
+    run = started("smoke", tmp_path / "run", changes={**CHANGES, "variants": ["plain"], "cycles": 1})
     others = Leases(run.store.root, owner="somebody else")
     held = [others.take(step.key) for step in run.plan.ready(run.store)]
     waits: list[float] = []
@@ -256,7 +260,7 @@ def test_steps_that_another_process_held_are_done_when_it_leaves_them(tmp_path: 
 
 def test_helpers_pack_as_well(reference: Run, tmp_path: Path) -> None:
     """All by a helper, while this process only listens."""
-    run = Run.new("smoke", tmp_path / "run", changes=CHANGES)
+    run = started("smoke", tmp_path / "run", changes=CHANGES)
     run.write_study()
     with Helpers(run.out, 1, run.plan, Observer(), pack=3) as helpers:
         helpers.wait()

@@ -8,6 +8,7 @@ from activeprune.core.activation import RULES
 from activeprune.core.methods import METHODS
 from activeprune.data import DATASETS, dataset
 from activeprune.data.digits import digits
+from activeprune.experiment.chains import planned_density
 from activeprune.experiment.plan import Plan
 from activeprune.experiment.steps import Init, Measure, Prune, Step, Train, identity
 from activeprune.experiment.study import Study
@@ -291,3 +292,14 @@ def test_data_of_ones_own_are_known_by_name_and_path() -> None:
     )
     assert identity(here) != identity(there)
     assert identity(named) == identity(choose(name="digits"))
+
+
+def test_a_density_as_it_will_be_is_that_of_the_cells_masks() -> None:
+    """p = 0.2 and q = 0.02: 0.8, but for Algorithm 2 as printed 0.82 in every cycle and 0.98 at the end of the last."""
+    everyone = ["plain", "plain_rewind", "ap_lite", "ap_pro", "no_rewind", "solo", "ap_lite_literal"]
+    chosen = study(variants=everyone, cycles=3)
+    for cell in Plan(chosen).cells:
+        literal = cell.variant == "ap_lite_literal" and cell.cycle > 0
+        assert cell.density == pytest.approx(0.82**cell.cycle * 0.98 if literal else 0.8**cell.cycle)
+        assert planned_density(chosen, cell.variant, cell.cycle) == cell.density
+    assert planned_density(study(cycles=200), "plain", 200) == pytest.approx(0.8**200)  # no recursion goes so deep

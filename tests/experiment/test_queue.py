@@ -12,7 +12,8 @@ from activeprune.experiment.plan import MASKS, RECORD, STATE, Plan, Seen
 from activeprune.experiment.queue import TRIES, Queue
 from activeprune.experiment.reading import read_study
 from activeprune.experiment.steps import Step, Train
-from activeprune.experiment.store import FolderStore
+from activeprune.experiment.store import Damaged, FolderStore, Problem
+from tests.helpers import take_out
 
 FINE = b'{"failure": null}'
 
@@ -74,7 +75,7 @@ def test_leases_are_given_back_after_an_error(plan: Plan, store: FolderStore) ->
 def test_a_step_that_failed_is_not_taken_again(plan: Plan, store: FolderStore) -> None:
     with queue(plan, store) as mine:
         (step,) = mine.take()
-        mine.fail(step, StepFailed("no"))
+        mine.settle([step], StepFailed("no"))
         assert step.key not in {left.key for left in mine.take(everything)}
         assert mine.failed == {step.key: "no"}
 
@@ -84,9 +85,23 @@ def test_a_result_that_the_store_does_not_keep_ends_the_run(plan: Plan, store: F
         for _ in range(TRIES):
             (step,) = mine.take()
             mine.finish(step, made(step))
-            store.remove(step.key)
+            take_out(store, step.key)
         with pytest.raises(ap.InputError, match="the store still lacks it"):
             mine.take()
+
+
+def test_an_input_that_is_damaged_again_and_again_ends_the_run(plan: Plan, store: FolderStore) -> None:
+    """Of steps that were taken together, a try counts for the one that reads it: the others are not to blame."""
+    damaged = plan.trainings[0]
+    store.put(damaged.key, made(damaged).parts, {})
+    with queue(plan, store) as mine:
+        for _ in range(TRIES):
+            steps = mine.take(everything)
+            (reader,) = [step for step in steps if step.kind == "prune"]
+            mine.settle(steps, Damaged(Problem(damaged.key, "is not what it was", store.root)))
+        mine.take(lambda ready: [step for step in ready if step.kind == "train"])
+        with pytest.raises(ap.InputError, match=f"prune {reader.key} was tried {TRIES} times"):
+            mine.take(everything)
 
 
 def test_what_was_seen_once_is_not_looked_for_again(plan: Plan, store: FolderStore) -> None:
@@ -112,7 +127,7 @@ def test_what_was_seen_once_is_not_looked_for_again(plan: Plan, store: FolderSto
     assert plan.todo(seen) == plan.todo(store)
     assert before >= {*looked_at} == {step.key for step in plan.todo(store).missing}
     lost = next(iter(before - {*looked_at}))
-    store.remove(lost)
+    take_out(store, lost)
     assert lost not in {step.key for step in plan.todo(seen).missing}
     seen.forget()
     assert lost in {step.key for step in plan.todo(seen).missing}

@@ -23,8 +23,10 @@ from activeprune.experiment.leases import Leases
 from activeprune.experiment.observer import Observer
 from activeprune.experiment.plan import RECORD, STATE
 from activeprune.experiment.runs import Run
+from activeprune.experiment.search import started
 from activeprune.experiment.steps import Prune, Step, Train
 from activeprune.experiment.store import FolderStore
+from tests.helpers import take_out
 
 TINY = {"variants": ["plain", "ap_lite"], "cycles": 1}
 ROOT = Path(__file__).parent.parent.parent
@@ -47,7 +49,7 @@ class Counting(Observer):
 
 
 def go(folder: Path, **changes) -> tuple[Run, Counting]:
-    run = Run.new("smoke", folder / "run", changes={**TINY, **changes})
+    run = started("smoke", folder / "run", changes={**TINY, **changes})
     counting = Counting()
     run.go(counting)
     return run, counting
@@ -119,10 +121,10 @@ def test_damage_that_is_met_on_the_way_does_not_stop_a_run(finished: Path, tmp_p
     before = contents(folder / ".store")
     run = Run.opened(folder / "run")
     pruning = next(step for step in run.plan.steps.values() if isinstance(step, Prune))
-    run.store.remove(pruning.key)
+    take_out(run.store, pruning.key)
     for cell in run.plan.cells:
         if cell.cycle:
-            run.store.remove(cell.training.key)
+            take_out(run.store, cell.training.key)
     state = next((folder / ".store" / "objects").rglob(f"{pruning.trained.key}/{STATE}"))
     state.write_bytes(state.read_bytes()[:-1] + b"?")
     _, counting = go(folder)
@@ -132,7 +134,7 @@ def test_damage_that_is_met_on_the_way_does_not_stop_a_run(finished: Path, tmp_p
 
 def test_several_processes_share_the_work(finished: Path, tmp_path: Path) -> None:
     counting = Counting()
-    run = Run.new("smoke", tmp_path / "run", changes=TINY)
+    run = started("smoke", tmp_path / "run", changes=TINY)
     run.go(counting, processes=2)
     told = [step.key for step in counting.steps]
     assert len(told) == len(set(told))  # nobody did what another had done
@@ -143,7 +145,7 @@ def test_several_processes_share_the_work(finished: Path, tmp_path: Path) -> Non
 def test_a_helper_does_the_work_and_says_so(finished: Path, tmp_path: Path) -> None:
     """Alone, while this process only listens."""
     counting = Counting()
-    run = Run.new("smoke", tmp_path / "run", changes=TINY)
+    run = started("smoke", tmp_path / "run", changes=TINY)
     run.write_study()
     with Helpers(run.out, 1, run.plan, counting) as helpers:
         helpers.wait()
@@ -152,7 +154,7 @@ def test_a_helper_does_the_work_and_says_so(finished: Path, tmp_path: Path) -> N
 
 
 def test_a_helper_that_breaks_is_reported(tmp_path: Path) -> None:
-    run = Run.new("smoke", tmp_path / "run", changes=TINY)
+    run = started("smoke", tmp_path / "run", changes=TINY)
     run.write_study()
     (tmp_path / "run" / "study.yaml").write_text("no: study")
     troubles: list[str] = []
@@ -170,8 +172,8 @@ def test_a_helper_that_breaks_is_reported(tmp_path: Path) -> None:
 
 def test_a_step_that_another_process_holds_is_left_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The other process is this test: it computes the step while the run waits for it."""
-    run = Run.new("smoke", tmp_path / "run", changes=TINY)
-    other = Run.new("smoke", tmp_path / "run", changes=TINY)
+    run = started("smoke", tmp_path / "run", changes=TINY)
+    other = started("smoke", tmp_path / "run", changes=TINY)
     first = run.plan.todo(run.store).ready[0]
     lease = Leases(run.store.root, owner="somebody else").take(first.key)
     assert lease is not None
@@ -231,9 +233,10 @@ def test_a_record_that_is_damaged_is_computed_again_without_being_looked_for(fin
     assert contents(folder / ".store") == before
 
 
+@pytest.mark.usefixtures("a_checkpoint_after_every_epoch")
 def test_a_checkpoint_outlives_an_error_in_the_middle(tmp_path: Path) -> None:
     """An image that cannot be read, say: once it is repaired, the training goes on where it was."""
-    run = Run.new("smoke", tmp_path / "run", changes={**TINY, "epochs": "4ep"})
+    run = started("smoke", tmp_path / "run", changes={**TINY, "epochs": "4ep"})
     seen: list[int] = []
 
     class Stumbling(Observer):
@@ -243,9 +246,9 @@ def test_a_checkpoint_outlives_an_error_in_the_middle(tmp_path: Path) -> None:
                 raise ap.InputError("the disk was pulled out")
 
     with pytest.raises(ap.InputError, match="pulled out"):
-        run.go(Stumbling(), seconds_between_checkpoints=0.0)
+        run.go(Stumbling())
     first = next(iter(run.plan.todo(run.store).ready))
-    run.go(Stumbling(), seconds_between_checkpoints=0.0)
+    run.go(Stumbling())
     assert seen[:4] == [0, 1, 2, 3]
     assert run.store.has(first.key)
 
@@ -256,7 +259,7 @@ def test_a_state_that_is_made_again_does_not_replace_what_was_reported(finished:
     run = Run.opened(folder / "run")
     dense = run.plan.cells[0].training
     record = json.loads(run.store.get(dense.key, RECORD))
-    run.store.remove(dense.key)
+    take_out(run.store, dense.key)
     run.store.put(dense.key, {RECORD: json.dumps({**record, "accuracy": 0.123}).encode()}, {})
     troubles: list[str] = []
 
@@ -264,7 +267,7 @@ def test_a_state_that_is_made_again_does_not_replace_what_was_reported(finished:
         def trouble(self, line: str) -> None:
             troubles.append(line)
 
-    Run.new("smoke", folder / "run", changes={**TINY, "variants": ["plain", "ap_lite", "solo"]}).go(Listening())
+    started("smoke", folder / "run", changes={**TINY, "variants": ["plain", "ap_lite", "solo"]}).go(Listening())
     assert json.loads(run.store.get(dense.key, RECORD))["accuracy"] == 0.123
     assert run.store.has(dense.key, STATE)
     assert any("its first record is kept" in line for line in troubles)
@@ -303,7 +306,7 @@ def test_a_helper_computes_with_methods_of_ones_own(tmp_path: Path) -> None:
 def test_a_pruning_that_fails_is_named_and_the_other_seeds_go_on(tmp_path: Path) -> None:
     """All weights but a few are excluded, so that the second cycle finds nothing left to prune."""
     changes = {**TINY, "variants": ["plain"], "seeds": 2, "cycles": 2, "include": "conv", "p": 0.999, "q": 0.0}
-    run = Run.new("smoke", tmp_path / "run", changes=changes)
+    run = started("smoke", tmp_path / "run", changes=changes)
     outcome = run.go()
     assert len(outcome.failed) == 2
     assert all("cycle 2 prune" in line and "nothing left to prune" in line for line in outcome.failed)
@@ -366,7 +369,7 @@ def test_the_frontier_is_what_one_more_cycle_needs(tmp_path: Path) -> None:
 
 def test_nothing_is_collected_that_another_run_of_the_store_keeps(finished: Path, tmp_path: Path) -> None:
     first, _ = go(tmp_path, keep="all")
-    second = Run.new("smoke", tmp_path / "second", changes={**TINY, "keep": "records"})
+    second = started("smoke", tmp_path / "second", changes={**TINY, "keep": "records"})
     second.go()
     assert collect(first.store, [second.study]) == 0
     assert contents(tmp_path / ".store") == contents(finished / ".store")
@@ -389,7 +392,7 @@ def test_from_python_it_is_the_same(finished: Path, tmp_path: Path) -> None:
 
 
 def test_data_that_are_not_there_leave_the_store_as_it_was(tmp_path: Path) -> None:
-    run = Run.new("smoke", tmp_path / "run", changes={**TINY, "data": {"name": "cifar10", "path": tmp_path / "none"}})
+    run = started("smoke", tmp_path / "run", changes={**TINY, "data": {"name": "cifar10", "path": tmp_path / "none"}})
     with pytest.raises(ap.InputError, match="no cifar10 in"):
         run.go()
     assert contents(tmp_path / ".store") == {}
@@ -398,7 +401,7 @@ def test_data_that_are_not_there_leave_the_store_as_it_was(tmp_path: Path) -> No
 def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ap.InputError, match="a file is where a folder is needed"):
-        Run.new("smoke", tmp_path / "file" / "run", changes=TINY).go()
+        started("smoke", tmp_path / "file" / "run", changes=TINY).go()
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES])
@@ -456,7 +459,7 @@ def test_a_really_full_disk(tmp_path: Path, capsys: pytest.CaptureFixture) -> No
 
 
 def test_data_that_vanish_in_the_middle_are_one_line_and_what_was_done_stays(images: Path, tmp_path: Path) -> None:
-    run = Run.new("smoke", tmp_path / "run", changes=of_images(images))
+    run = started("smoke", tmp_path / "run", changes=of_images(images))
 
     class Removing(Observer):
         def finished(self, step: Step, seconds: float) -> None:
@@ -496,13 +499,13 @@ def test_a_report_does_not_need_the_images_any_more(images: Path, tmp_path: Path
     assert ap.results(tmp_path / "run") == rows
     collect(run.store)
     moved = of_images(tmp_path / "elsewhere")
-    assert not Run.new("smoke", tmp_path / "again", changes=moved).plan.todo(run.store).missing
+    assert not started("smoke", tmp_path / "again", changes=moved).plan.todo(run.store).missing
     (tmp_path / "elsewhere" / "train" / "cat" / "0.png").unlink()
-    assert Run.new("smoke", tmp_path / "other", changes=moved).plan.todo(run.store).missing
+    assert started("smoke", tmp_path / "other", changes=moved).plan.todo(run.store).missing
 
 
 def test_a_folder_of_images_that_has_changed_is_refused(images: Path, tmp_path: Path) -> None:
-    run = Run.new("smoke", tmp_path / "run", changes=of_images(images))
+    run = started("smoke", tmp_path / "run", changes=of_images(images))
     run.write_study()
     (images / "train" / "cat" / "0.png").unlink()
     with pytest.raises(ap.InputError, match="is not what it was: names or sizes of its files have changed"):
@@ -511,7 +514,7 @@ def test_a_folder_of_images_that_has_changed_is_refused(images: Path, tmp_path: 
 
 def test_checkpoints_that_nobody_asks_for_are_collected(tmp_path: Path) -> None:
     run, _ = go(tmp_path)
-    longer = Run.new("smoke", tmp_path / "longer", changes={**TINY, "epochs": "3ep"})
+    longer = started("smoke", tmp_path / "longer", changes={**TINY, "epochs": "3ep"})
     longer.write_study()
     folder = tmp_path / ".store" / "checkpoints"
     folder.mkdir(exist_ok=True)
@@ -537,8 +540,9 @@ def test_a_store_that_was_moved_knows_what_its_runs_need(tmp_path: Path, capsys:
         collect(store, forget=True)
 
 
+@pytest.mark.usefixtures("a_checkpoint_after_every_epoch")
 def test_a_damaged_checkpoint_is_told_of_and_not_used(finished: Path, tmp_path: Path) -> None:
-    run = Run.new("smoke", tmp_path / "run", changes={**TINY, "epochs": "3ep"})
+    run = started("smoke", tmp_path / "run", changes={**TINY, "epochs": "3ep"})
 
     class Stumbling(Observer):
         def epoch(self, step: Step, epoch, epochs: int) -> None:
@@ -546,7 +550,7 @@ def test_a_damaged_checkpoint_is_told_of_and_not_used(finished: Path, tmp_path: 
                 raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run.go(Stumbling(), seconds_between_checkpoints=0.0)
+        run.go(Stumbling())
     (path,) = (tmp_path / ".store" / "checkpoints").glob("*.safetensors")
     content = bytearray(path.read_bytes())
     content[-1000] ^= 1
@@ -588,14 +592,14 @@ def test_what_a_method_of_ones_own_prints_or_raises(tmp_path: Path) -> None:
 
 
 def test_another_study_does_not_run_in_the_same_folder_at_the_same_time(tmp_path: Path) -> None:
-    run = Run.new("smoke", tmp_path / "run", changes=TINY)
+    run = started("smoke", tmp_path / "run", changes=TINY)
     with files.Sharing(run.out) as folder:
         run.write_study()
         folder.share()
-        assert Run.new("smoke", tmp_path / "run", changes=TINY).go().computed == 5
+        assert started("smoke", tmp_path / "run", changes=TINY).go().computed == 5
         with pytest.raises(ap.InputError, match="another process is running another study in"):
-            Run.new("smoke", tmp_path / "run", changes={**TINY, "p": 0.3}).go()
-    assert Run.new("smoke", tmp_path / "run", changes={**TINY, "p": 0.3}).go().computed > 0
+            started("smoke", tmp_path / "run", changes={**TINY, "p": 0.3}).go()
+    assert started("smoke", tmp_path / "run", changes={**TINY, "p": 0.3}).go().computed > 0
 
 
 def test_layers_that_do_not_exist_are_found_before_anything_is_trained(tmp_path: Path) -> None:
@@ -660,13 +664,14 @@ def test_the_threads_of_torch_do_not_matter(finished: Path, tmp_path: Path) -> N
     assert contents(tmp_path / ".store") == contents(finished / ".store")
 
 
+@pytest.mark.usefixtures("a_checkpoint_after_every_epoch")
 def test_half_a_checkpoint_of_a_killed_process_goes_with_its_training(tmp_path: Path) -> None:
-    run = Run.new("smoke", tmp_path / "run", changes={"cycles": 1, "variants": ["plain"]})
+    run = started("smoke", tmp_path / "run", changes={"cycles": 1, "variants": ["plain"]})
     key, folder = run.plan.trainings[0].key, tmp_path / ".store" / "checkpoints"
     folder.mkdir(parents=True)
     left, other = (folder / f".{name}.safetensors.{'0' * 32}.part" for name in (key, "0" * 32))
     left.write_text("half")
     other.write_text("somebody else's")
-    run.go(seconds_between_checkpoints=0.0)
+    run.go()
     assert not left.exists()
     assert other.exists()

@@ -10,6 +10,7 @@ from activeprune.experiment import packing
 from activeprune.experiment.observer import Observer
 from activeprune.experiment.plan import record_of
 from activeprune.experiment.runs import Run
+from activeprune.experiment.search import started
 from activeprune.experiment.steps import Measure, Step, Train
 from activeprune.training.engines import CANDIDATES, MOST_FUSED, Engines
 from tests.experiment.test_run import contents
@@ -24,7 +25,7 @@ CHANGES = {
 
 
 def run_of(folder: Path, **changes) -> Run:
-    return Run.new("smoke", folder / "run", changes={**CHANGES, **changes})
+    return started("smoke", folder / "run", changes={**CHANGES, **changes})
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +45,7 @@ def test_fused_packs_of_any_size_leave_the_same_bytes(alone: Run, tmp_path: Path
     assert max(provenance["pack"] for provenance in told) > 3
 
 
+@pytest.mark.usefixtures("a_checkpoint_after_every_epoch")
 def test_a_fused_pack_that_is_interrupted_ends_in_the_same_bytes(alone: Run, tmp_path: Path) -> None:
     run = run_of(tmp_path)
     seen = []
@@ -55,7 +57,7 @@ def test_a_fused_pack_that_is_interrupted_ends_in_the_same_bytes(alone: Run, tmp
                 raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run.go(Stumbling(), pack=3, seconds_between_checkpoints=0.0)
+        run.go(Stumbling(), pack=3)
     run.go(pack=5)
     assert contents(run.store.root) == contents(alone.store.root)
 

@@ -20,6 +20,7 @@ from matplotlib.figure import Figure
 
 from activeprune.experiment.reading import read_study
 from activeprune.experiment.runs import Run
+from activeprune.experiment.search import started
 from activeprune.experiment.study import Variant
 from activeprune.report.cost import cost, layers_of_study
 from activeprune.report.figures import FIGURES, caption, drawn, rendered, write_figures
@@ -284,7 +285,7 @@ def test_some_of_many_keep_both_ends() -> None:
 
 def test_a_real_run(tmp_path: Path) -> None:
     """One that has just been started, and the same when it is done."""
-    run = Run.new("smoke", tmp_path / "smoke", changes={"measure": "dnr", "probe_every": "1ep", "variants": "plain"})
+    run = started("smoke", tmp_path / "smoke", changes={"measure": "dnr", "probe_every": "1ep", "variants": "plain"})
     assert dict(drawn(gathered(run))) == {}
     run.write_study()
     run.go(processes=1)

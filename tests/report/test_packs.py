@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from activeprune.experiment.runs import Run
+from activeprune.experiment.search import started
 from activeprune.report.gathering import Work, gathered
 from activeprune.report.layout import plain
 from activeprune.report.packs import PAUSE, packs, sittings
@@ -55,7 +55,7 @@ def test_where_nothing_went_together_there_is_no_table() -> None:
 
 
 def test_of_a_run_in_packs(tmp_path: Path) -> None:
-    run = Run.new("smoke", tmp_path / "run", changes={"seeds": 3, "variants": ["plain", "ap_lite"], "cycles": 1})
+    run = started("smoke", tmp_path / "run", changes={"seeds": 3, "variants": ["plain", "ap_lite"], "cycles": 1})
     run.go(pack=3)
     seen = gathered(run)
     (one,) = sittings(seen.work)

@@ -23,6 +23,7 @@ from activeprune.experiment.files import Sharing, in_use
 from activeprune.experiment.plan import probe_part
 from activeprune.experiment.reading import read_study
 from activeprune.experiment.runs import Run
+from activeprune.experiment.search import started
 from activeprune.report.figures import FIGURES, caption, rendered
 from activeprune.report.gathering import Gathered, Training, Work, gathered
 from activeprune.report.live import Progress, Watch, ended_politely
@@ -455,7 +456,7 @@ def test_the_page_has_the_keys_and_accuracies_of_the_store(finished: Path) -> No
 
 
 def test_a_live_report_follows_a_run(tmp_path: Path, capsys, monkeypatch) -> None:
-    going = Run.new("smoke", tmp_path / "run", changes={"cycles": 1, "variants": "plain"})
+    going = started("smoke", tmp_path / "run", changes={"cycles": 1, "variants": "plain"})
     going.write_study()
     pages = []
 
@@ -479,7 +480,7 @@ def test_a_live_report_follows_a_run(tmp_path: Path, capsys, monkeypatch) -> Non
 
 
 def test_a_second_interruption_leaves_a_page_that_stays(tmp_path: Path, capsys, monkeypatch) -> None:
-    going = Run.new("smoke", tmp_path / "run", changes={"cycles": 1, "variants": "plain"})
+    going = started("smoke", tmp_path / "run", changes={"cycles": 1, "variants": "plain"})
     going.write_study()
 
     def interrupted(*_: object) -> None:
@@ -518,7 +519,7 @@ def test_folders_that_are_no_runs_and_runs_without_a_folder_are_one_line(
 
 
 def test_runs_of_different_studies_and_an_empty_one_share_a_page(finished: Path, tmp_path: Path) -> None:
-    empty = Run.new("table1", tmp_path / "empty", changes={"seeds": 2})
+    empty = started("table1", tmp_path / "empty", changes={"seeds": 2})
     empty.write_study()
     assert main(["report", str(finished), str(empty.out), "--out", str(tmp_path / "both"), "--no-figures"]) == 0
     shown = read((tmp_path / "both" / PAGE).read_text())

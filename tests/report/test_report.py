@@ -12,6 +12,7 @@ import pytest
 
 from activeprune.cli import main
 from activeprune.experiment.runs import Run
+from activeprune.experiment.search import started
 from activeprune.report.gathering import gathered
 from activeprune.report.records import RECORDS
 from activeprune.report.tables import dead_table, paired_table
@@ -102,9 +103,9 @@ def test_a_grid_is_one_report_with_its_sweep(tmp_path: Path, capsys: pytest.Capt
 
 
 def test_an_empty_and_a_half_finished_run_are_reported(finished: Path, tmp_path: Path, capsys) -> None:
-    empty = Run.new("table1", tmp_path / "empty", changes={"seeds": 2})
+    empty = started("table1", tmp_path / "empty", changes={"seeds": 2})
     empty.write_study()
-    more = Run.new("smoke", tmp_path / "more", finished.parent / ".store", changes={"cycles": 2, "seeds": 4})
+    more = started("smoke", tmp_path / "more", finished.parent / ".store", changes={"cycles": 2, "seeds": 4})
     more.write_study()
     for run in (empty, more):
         assert main(["report", str(run.out), *QUICK]) == 0

@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 import activeprune as ap
 from activeprune.training import DataChoice, Duration, Training
+from activeprune.training.settings import OF_THE_BATCHES, OF_THE_IMAGES, OF_THE_NETWORK
 from tests.training.makers import BASE, training
 
 
@@ -158,3 +159,17 @@ def test_where_data_are_does_not_change_what_they_are() -> None:
         "limit": None,
         "validation": None,
     }
+
+
+OF_THE_LOOP = {
+    "optimizer", "lr", "momentum", "nesterov", "betas", "weight_decay", "epochs", "schedule", "warmup", "drops",
+    "drop_factor", "rates", "lr_high", "precision", "clip", "label_smoothing", "early_stop",
+}  # fmt: skip
+
+
+def test_of_every_field_it_is_said_what_it_decides() -> None:
+    """A new one that decides what the network or its batches are must be in their keys and in those of kept feeds."""
+    grouped = {*OF_THE_NETWORK, *OF_THE_BATCHES}
+    assert grouped.isdisjoint(OF_THE_LOOP)
+    assert grouped | OF_THE_LOOP == set(Training.model_fields)
+    assert {*OF_THE_IMAGES} < {*OF_THE_BATCHES}

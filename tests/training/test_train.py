@@ -106,10 +106,10 @@ def test_going_on_from_a_checkpoint_changes_nothing(optimizer: str, tmp_path: Pa
         saved.append(tmp_path / f"{record.epoch}.safetensors")
         checkpoint().save(saved[-1])
 
-    whole = train(chosen, 3, start, masks, rewind_epoch=2, after_epoch=keep)
+    whole = train(chosen, 3, start, masks, after_epoch=keep)
     assert len(saved) == 3
     for path in saved:
-        resumed = train(chosen, 3, start, masks, rewind_epoch=2, resume=Checkpoint.load(path))
+        resumed = train(chosen, 3, start, masks, resume=Checkpoint.load(path))
         assert same_result(whole, resumed)
         assert resumed.seconds > 0
 
@@ -131,26 +131,17 @@ def test_a_file_that_is_no_checkpoint_is_refused(tmp_path: Path, content: bytes 
         Checkpoint.load(path)
 
 
-def test_the_state_at_the_rewind_epoch_is_that_of_a_training_that_ends_there() -> None:
-    start = start_of(FULL)
-    whole = train(FULL, 3, start, rewind_epoch=2)
-    assert same(whole.rewind, train(FULL, 3, start, last=2).state)
-    assert same(train(FULL, 3, start, rewind_epoch=0).rewind, start)
-    assert same(train(FULL, 3, start, rewind_epoch=3).rewind, whole.state)
-    assert train(FULL, 3, start).rewind is None
-
-
 def test_a_rewound_training_goes_on_with_the_schedule_and_the_data_of_its_epoch() -> None:
     start = start_of(FULL)
-    early = train(FULL, 3, start, rewind_epoch=1)
-    again = train(FULL, 3, early.rewind, first=1)
+    whole, early = train(FULL, 3, start), train(FULL, 3, start, last=1)
+    again = train(FULL, 3, early.state, first=1)
     assert [epoch.epoch for epoch in again.epochs] == [1, 2]
-    assert [epoch.lr for epoch in again.epochs] == [epoch.lr for epoch in early.epochs[1:]]
-    assert not same(again.state, early.state)  # the optimiser started fresh
+    assert [epoch.lr for epoch in again.epochs] == [epoch.lr for epoch in whole.epochs[1:]]
+    assert not same(again.state, whole.state)  # the optimiser started fresh
 
     plain = training(momentum=0.0)  # where it has nothing to remember
-    early = train(plain, 3, start_of(plain), rewind_epoch=1)
-    assert same(train(plain, 3, early.rewind, first=1).state, early.state)
+    whole, early = train(plain, 3, start_of(plain)), train(plain, 3, start_of(plain), last=1)
+    assert same(train(plain, 3, early.state, first=1).state, whole.state)
 
 
 def test_iterations_may_end_in_the_middle_of_an_epoch() -> None:
@@ -319,9 +310,6 @@ def test_a_checkpoint_of_another_training_is_refused() -> None:
             train(other, seed, start, resume=kept, **keywords)
     with pytest.raises(ap.InputError, match="a checkpoint after epoch 2 of a training from 0 to 1"):
         train(chosen, 0, start, resume=kept, last=1)
-    with pytest.raises(ap.InputError, match="the checkpoint after 2 epochs does not hold it"):
-        train(chosen, 0, start, resume=kept, rewind_epoch=1)
-    assert train(chosen, 0, start, resume=kept, rewind_epoch=2).rewind is not None
 
 
 def test_no_surrounding_context_keeps_it_from_learning() -> None:
@@ -370,10 +358,8 @@ def test_a_start_of_another_network_is_refused() -> None:
         ({"first": 3}, "epochs 3 to 3: this training has epochs 0 to 3"),
         ({"last": 4}, "epochs 0 to 4"),
         ({"first": -1}, "epochs -1 to 3"),
-        ({"rewind_epoch": 4}, "rewind_epoch = 4"),
-        ({"first": 2, "rewind_epoch": 1}, "goes from epoch 2 to 3"),
         ({"first": 1.5}, "first = 1.5: a whole number is needed"),
-        ({"rewind_epoch": True}, "rewind_epoch = True"),
+        ({"last": True}, "last = True"),
         ({"device": "abacus"}, "device 'abacus' cannot be used here"),
     ],
 )

@@ -15,7 +15,7 @@ import torch
 import typer
 from pydantic.fields import FieldInfo
 
-from .. import __version__, machine
+from .. import machine
 from ..core.activation import RULES
 from ..core.errors import InputError, unknown
 from ..core.methods import METHODS
@@ -30,6 +30,7 @@ from ..extras import EXTRA_OF, present
 from ..networks import NETWORKS
 from ..report import paper
 from ..training.fused.compiling import why_no_kernels
+from ..version import __version__
 from . import benches, dnr, reports, stores, studies
 from .show import AsJson, print_json, print_table, visible
 

@@ -131,26 +131,17 @@ def described(step: Step) -> str:
     if isinstance(step, Prune):
         return f"seed {step.seed} cycle {step.cycle} prune ({step.method}{', AP' if step.q else ''})"
     if isinstance(step, Train):
-        under = "dense" if step.masks is None else f"after cycle {step.masks.cycle}, λ {density(step.masks):.1%}"
+        under = "dense" if step.masks is None else f"after cycle {step.masks.cycle}, λ {step.masks.density:.1%}"
         return f"seed {step.seed} train {under}"
     if isinstance(step, Measure):
         when = "after" if isinstance(step.network, Train) and _key(step.network.masks) == _key(step.masks) else "before"
-        under = "dense" if step.masks is None else f"λ {density(step.masks):.1%}"
+        under = "dense" if step.masks is None else f"λ {step.masks.density:.1%}"
         return f"seed {step.seed} measure {under} {when} its training"
     return step.kind
 
 
 def _key(step: Step | None) -> str | None:
     return None if step is None else step.key
-
-
-def density(masks: Prune | None) -> float:
-    """λ after a pruning, but for rounding to whole weights: what is left is 1 - p of what was there."""
-    left = 1.0
-    while masks is not None:
-        left *= 1 - (masks.q if masks.mode == "end" else masks.p)
-        masks = masks.masks
-    return left
 
 
 def epoch_line(epoch: Epoch, epochs: int) -> str:

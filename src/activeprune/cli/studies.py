@@ -13,9 +13,9 @@ from rich.tree import Tree
 
 from ..core.errors import InputError
 from ..experiment import speed
-from ..experiment.executors import Outcome
 from ..experiment.findings import summaries
 from ..experiment.outlook import Outlook, outlook, unmeasured
+from ..experiment.queue import Outcome
 from ..experiment.reading import assignments
 from ..experiment.runs import Run
 from ..experiment.search import WINNER_FILE, Search, started
@@ -23,7 +23,7 @@ from ..extras import need
 from ..report.gathering import gathered
 from ..report.tables import accuracy_table, dead_table
 from ..report.wording import counted
-from .progress import clock, density, named, observer
+from .progress import clock, named, observer
 from .show import AsJson, print_json, print_rich, print_table, show_table
 
 MOST_PROCESSES = 8  # by default, however many cores there are
@@ -160,7 +160,7 @@ def _print_outlook(job: Job, found: Outlook) -> None:
 
 def _cells(run: Run, variant: str) -> Iterator[str]:
     """The cells of a variant, with λ as it will be but for rounding."""
-    lambdas = {cell.cycle: density(cell.masks) for cell in run.plan.cells if cell.variant == variant}
+    lambdas = {cell.cycle: cell.density for cell in run.plan.cells if cell.variant == variant}
     for cell in summaries(run.rows()):
         if cell.variant == variant:
             seeds = f"{cell.seeds} of {counted(len(run.study.seeds), 'seed')} in the store"

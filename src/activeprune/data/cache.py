@@ -6,12 +6,12 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from uuid import uuid4
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from ..files import whole
 from .images import Dataset, Images
 
 FORMAT = 1  # counted up when the same sources decode to something else
@@ -72,13 +72,5 @@ def _mapped(path: Path) -> Tensor:
 
 
 def _write(path: Path, tensor: Tensor) -> None:
-    """Under another name first: nobody ever sees half a file, and of two writers the last one wins."""
-    part = path.with_name(f".{uuid4().hex}.part")
-    try:
-        with part.open("xb") as file:
-            np.save(file, tensor.numpy())
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    with whole(path) as part, part.open("xb") as file:
+        np.save(file, tensor.numpy())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,17 +12,18 @@ from torch import Tensor
 
 from ..core.masks import Masks
 from ..training import Checkpoint
+from .entry import canonical
 
 T = TypeVar("T")
 
 
 def record_bytes(record: Mapping[str, Any]) -> bytes:
-    """JSON with sorted keys.
+    """JSON with sorted keys, and numbers that are numbers.
 
     >>> record_bytes({"b": 1, "a": None})
     b'{"a": null, "b": 1}\\n'
     """
-    return (json.dumps(record, sort_keys=True, allow_nan=False) + "\n").encode()
+    return canonical(record, allow_nan=False)
 
 
 def state_bytes(state: Mapping[str, Tensor]) -> bytes:

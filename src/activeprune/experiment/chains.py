@@ -9,7 +9,7 @@ from functools import wraps
 from typing import Any, Literal, TypeVar, cast
 
 from ..core.methods import METHODS
-from .steps import Init, Measure, Prune, Train
+from .steps import Init, Measure, Mode, Prune, Train
 from .study import Study, Variant, rewinds
 
 State = Init | Train
@@ -34,6 +34,11 @@ class Cell:
         """What is measured of the cell."""
         return tuple(step for step in (self.before, self.after) if step is not None)
 
+    @property
+    def density(self) -> float:
+        """λ as it will be, but for rounding to whole weights."""
+        return 1.0 if self.masks is None else self.masks.density
+
 
 def cells(study: Study) -> Iterator[Cell]:
     """All cells of a study, seed by seed. Equal steps of different cells have equal keys."""
@@ -45,6 +50,21 @@ def cells(study: Study) -> Iterator[Cell]:
             for cycle in study.reported:
                 masks = line.masks(cycle, variant)
                 yield line.cell(variant, cycle, line.retrained(cycle, variant, masks), masks)
+
+
+def planned_density(study: Study, variant: Variant, cycle: int) -> float:
+    """λ of a cell as it will be, but for rounding to whole weights.
+
+    >>> from .reading import read_study
+    >>> study = read_study("smoke", {"variants": ["plain", "ap_lite_literal"], "p": 0.2, "q": 0.02})
+    >>> [round(planned_density(study, variant, 1), 4) for variant in study.variants]
+    [0.8, 0.8036]
+    """
+    line = _Line(study, study.seeds[0])
+    for before in range(cycle):  # one after the other: none of them is then far from those that are known
+        line.trunk_masks(before, trunk_of(variant))
+    masks = line.masks(cycle, variant) if cycle else None
+    return 1.0 if masks is None else masks.density
 
 
 def remembered(method: Method) -> Method:
@@ -132,9 +152,7 @@ class _Line:
             return self.pruned(cycle, "literal", 0.0, q, "end")
         return self.pruned(cycle, "plain", p, q)
 
-    def pruned(
-        self, cycle: int, trunk: Trunk, p: float, q: float = 0.0, mode: Literal["cycle", "solo", "end"] = "cycle"
-    ) -> Prune:
+    def pruned(self, cycle: int, trunk: Trunk, p: float, q: float = 0.0, mode: Mode = "cycle") -> Prune:
         """θ*_k of a trunk, pruned in some way."""
         study, known = self.study, METHODS[self.study.method.name]
         moves = bool(q) or mode == "solo"

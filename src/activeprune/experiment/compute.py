@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import platform
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,34 +22,27 @@ from ..core.graph import trace
 from ..core.masks import Masks
 from ..core.methods import METHODS
 from ..core.pruning import Pruned, prune_cycle, prune_solo
-from ..data import Dataset, Feed
+from ..data import Feed
+from ..files import leftovers
 from ..machine import described
 from ..machine import device as usable_device
 from ..neurons import DeadNeurons
 from ..neurons.again import Removed
-from ..training import Checkpoint, Epoch, Result, Training
+from ..training import Checkpoint, Epoch, Result
 from ..training.duration import Duration
 from ..training.engine import Eager
 from ..training.loop import Entry, checkpoint_identity, train_together, was_probed
-from ..training.probe import PROBED_IMAGES, Probe, Probed, ProbedNetwork, at_once
-from .artifacts import (
-    checkpoint_bytes,
-    checkpoint_of,
-    masks_bytes,
-    masks_of,
-    record_bytes,
-    state_bytes,
-    state_of,
-)
+from ..training.probe import PROBED_IMAGES, Probe, Probed, at_once
+from ..version import __version__
+from .artifacts import checkpoint_bytes, checkpoint_of, masks_bytes, record_bytes, state_bytes
+from .loaded import Loaded
 from .plan import CHECKPOINT, MASKS, RECORD, STATE, probe_part
 from .speed import Speed
-from .steps import Init, Measure, Prune, Step, Train
+from .steps import Measure, Prune, Step, Train
 from .store import Store
 
 OnEpoch = Callable[[Step, Epoch, int], None]  # the step, the epoch that ended, and how many there are
 SECONDS_BETWEEN_CHECKPOINTS = 30.0
-FEEDS_KEPT = 64  # by rows: of two packs
-DATASETS_KEPT = 4
 
 
 @dataclass(frozen=True)
@@ -74,24 +66,19 @@ class Compute:
         checkpoints: Path,
         device: str = "cpu",
         workers: int = 0,
-        seconds_between_checkpoints: float = SECONDS_BETWEEN_CHECKPOINTS,
+        probed: Mapping[str, Duration] | None = None,
+        tell: Callable[[str], None] = lambda line: None,
     ) -> None:
-        self.store, self.checkpoints = store, checkpoints
-        self.device, self.workers = device, workers
-        self.seconds_between_checkpoints = seconds_between_checkpoints
-        self.tell: Callable[[str], None] = lambda line: None  # of a checkpoint that was damaged, say
-        self.probed: Mapping[str, Duration] = {}  # by key: how often a training is looked at
-        self._looked_at = lru_cache(4)(self._new_network)  # by threads that train and that measure
-        self._feeds: dict[tuple[str, int], Feed] = {}
-        self.feed_by_rows = lru_cache(FEEDS_KEPT)(self._feed_by_rows)
-        self._data: dict[str, Dataset] = {}
-        self._loading = threading.Lock()  # one thread loads, and the others get the same
+        self.store, self.checkpoints, self.device = store, checkpoints, device
+        self.loaded = Loaded(store, device, workers)
+        self.probed = probed or {}  # by key: how often a training is looked at
+        self.tell = tell  # of a checkpoint that was damaged, say
 
     def __call__(self, step: Step, on_epoch: OnEpoch | None = None) -> Made:
         """The result of a step whose inputs are in the store."""
         since = time.perf_counter()
         if isinstance(step, Train):
-            feed = self.feed(step.training, step.seed)
+            feed = self.loaded.feed(step.training, step.seed)
             engine = Eager(step.training, usable_device(self.device))
             entry = self.entry(step, feed, on_epoch)
             (result,) = train_together(step.training, [entry], engine, first=step.first, last=step.last, began=since)
@@ -107,17 +94,17 @@ class Compute:
     def forget(self, step: Step) -> None:
         """Removes the checkpoint of a step that is done, and what a killed process left of one."""
         path = self._checkpoint_path(step)
-        for left in (path, *self.checkpoints.glob(f".{path.name}.*.part")):
+        for left in (path, *leftovers(path)):
             left.unlink(missing_ok=True)
 
     def entry(self, step: Train, feed: Feed, on_epoch: OnEpoch | None = None) -> Entry:
         """What a training starts from; between epochs it leaves a checkpoint every now and then."""
-        masks = None if step.masks is None else self._masks(step.masks)
+        masks = None if step.masks is None else self.loaded.masks(step.masks)
         saved = time.monotonic()
 
         def after_epoch(epoch: Epoch, checkpoint: Callable[[], Checkpoint]) -> None:
             nonlocal saved
-            if time.monotonic() - saved >= self.seconds_between_checkpoints:
+            if time.monotonic() - saved >= SECONDS_BETWEEN_CHECKPOINTS:
                 with suppress(ValueError, OSError):  # a full disk, say: the training itself can go on without
                     self.checkpoints.mkdir(parents=True, exist_ok=True)
                     checkpoint().save(self._checkpoint_path(step))
@@ -129,7 +116,7 @@ class Compute:
         resume = self._resumable(step, masks)
         if resume is not None and probe is not None and not was_probed(resume, probe, step.first, feed.steps):
             resume = None
-        return Entry(feed, self._state(step.start), masks, resume, after_epoch, probe)
+        return Entry(feed, self.loaded.state(step.start), masks, resume, after_epoch, probe)
 
     def made(self, step: Train, entry: Entry, result: Result, **how: Any) -> Made:
         """The result of a training for the store; `how` it came about goes into its provenance."""
@@ -173,9 +160,9 @@ class Compute:
         return tuple(json.loads(self.store.get(key, probe_part(every)))["probed"])
 
     def _prune(self, step: Prune) -> dict[str, bytes]:
-        model = self._model(step.training, step.seed)
-        model.load_state_dict(self._state(step.trained))
-        masks = Masks.dense(model, step.include, step.exclude) if step.masks is None else self._masks(step.masks)
+        model = self.loaded.model(step.training, step.seed)
+        model.load_state_dict(self.loaded.state(step.trained))
+        masks = Masks.dense(model, step.include, step.exclude) if step.masks is None else self.loaded.masks(step.masks)
         try:
             pruned = self._pruned(step, model.to(self.device), masks)
         except InputError as error:  # scores that are no numbers, nothing left to prune
@@ -191,7 +178,7 @@ class Compute:
         return {RECORD: record_bytes(record), MASKS: masks_bytes(pruned.masks)}
 
     def _pruned(self, step: Prune, model: nn.Module, masks: Masks) -> Pruned:
-        start = None if step.start is None else self._state(step.start)
+        start = None if step.start is None else self.loaded.state(step.start)
         if step.mode == "solo":
             n_x, n_ap = Budget(step.p).split(masks.alive)
             return prune_solo(model, masks, n_x + n_ap, start or {})
@@ -214,12 +201,12 @@ class Compute:
         )  # fmt: skip
 
     def _measured(self, step: Measure) -> DeadNeurons:
-        device, feed = usable_device(self.device), self.feed(step.training, step.seed)
-        masks = None if step.masks is None else self._masks(step.masks).to(device)
+        device, feed = usable_device(self.device), self.loaded.feed(step.training, step.seed)
+        masks = None if step.masks is None else self.loaded.masks(step.masks).to(device)
         images = feed.unaugmented(step.images, at_once(feed, device))
         try:
-            network = self._looked_at(step.training, Measure)
-            return network.dead_neurons(self._state(step.network), Removed(masks), images)
+            network = self.loaded.network(step.training, recorded=False)
+            return network.dead_neurons(self.loaded.state(step.network), Removed(masks), images)
         except InputError as error:  # a network without activations, say
             raise StepFailed(f"seed {step.seed} measure {step.key}: {error}") from error
 
@@ -230,56 +217,16 @@ class Compute:
             return None
         device = usable_device(self.device)
         batches = [x.to(device) for x, _ in feed.unaugmented(PROBED_IMAGES, at_once(feed, device))]
-        network = self._looked_at(step.training, Train)
+        network = self.loaded.network(step.training, recorded=True)
         return Probe(every, network, None if masks is None else masks.to(device), batches)
 
-    def _new_network(self, training: Training, of: type[Step]) -> ProbedNetwork:
-        return ProbedNetwork(self._model(training, seed=0).to(self.device), recorded=of is Train)
-
     def _scoring(self, step: Prune, count: int) -> Iterator[tuple[Tensor, Tensor]]:
-        return self.feed(step.training, step.seed).scoring(step.cycle, count)
-
-    def _state(self, step: Init | Train) -> dict[str, Tensor]:
-        if isinstance(step, Init):
-            return self._model(step.training, step.seed, step.cycle).state_dict()
-        return state_of(self.store.get(step.key, STATE))
-
-    def _masks(self, step: Prune) -> Masks:
-        return masks_of(self.store.get(step.key, MASKS))
-
-    def _model(self, training: Training, seed: int, cycle: int = 1) -> nn.Module:
-        data = self.dataset(training)
-        return training.build(len(data.classes), data.channels, seed, cycle)
-
-    def dataset(self, training: Training) -> Dataset:
-        """The data of a training; the last ones are kept, for all seeds."""
-        told = training.data.model_dump_json(include={"name", "path", "content"})
-        with self._loading:
-            found = self._data.pop(told, None) or training.dataset()
-            self._data[told] = found  # as the last one
-            if len(self._data) > DATASETS_KEPT:
-                del self._data[next(iter(self._data))]
-            return found
-
-    def feed(self, training: Training, seed: int) -> Feed:
-        """Batches of a run; the last one is kept, since steps of one seed follow each other."""
-        told = (training.model_dump_json(include={"data", "augment", "resolution", "mean", "std", "batch"}), seed)
-        found = self._feeds.get(told)
-        if found is None:
-            found = training.feed(seed, self.device, self.workers, self.dataset(training))
-            self._feeds = {told: found}
-        return found
-
-    def _feed_by_rows(self, training: Training, seed: int) -> Feed:
-        """For an engine that has all images on its device, and asks which ones, in which order and how scaled."""
-        return training.feed(seed, dataset=self.dataset(training))
+        return self.loaded.feed(step.training, step.seed).scoring(step.cycle, count)
 
     def _checkpoint_path(self, step: Step) -> Path:
         return self.checkpoints / f"{step.key}.safetensors"
 
     def _provenance(self, step: Step) -> dict[str, Any]:
-        from .. import __version__
-
         return {
             "kind": step.kind,
             "inputs": {role: used.key for role, used in step.inputs.items()},

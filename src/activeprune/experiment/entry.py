@@ -13,15 +13,20 @@ from typing import Any
 from ..core.errors import InputError
 
 FORMAT = 1
+KEY_DIGITS = 32
 MANIFEST = "manifest.json"
 PROVENANCE = "provenance.json"
 LONGEST_PART = 64  # characters: key and part fit into the 100 of a tar's header
-_KEY = re.compile(r"[0-9a-f]{32}")
+_KEY = re.compile(f"[0-9a-f]{{{KEY_DIGITS}}}")
 _PART = re.compile(r"[a-z0-9_]+\.[a-z]+")
 
 
 class Missing(KeyError):
     """An entry, or a part of one, that the store does not have."""
+
+    def __init__(self, key: str, what: str) -> None:
+        super().__init__(what)
+        self.key = key
 
     def __str__(self) -> str:
         return str(self.args[0])  # KeyError's own puts quotes around it
@@ -46,7 +51,7 @@ class Damaged(Exception):
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
-        self.problem = problem
+        self.key, self.problem = problem.key, problem
 
 
 @dataclass(frozen=True)
@@ -106,7 +111,7 @@ def checked_key(key: str) -> str:
     activeprune.core.errors.InputError: key '../../etc': 32 digits of 0-9 and a-f are needed
     """
     if not isinstance(key, str) or not _KEY.fullmatch(key):
-        raise InputError(f"key {key!r}: 32 digits of 0-9 and a-f are needed")
+        raise InputError(f"key {key!r}: {KEY_DIGITS} digits of 0-9 and a-f are needed")
     return key
 
 
@@ -120,13 +125,13 @@ def checked_part(name: str) -> str:
     return name
 
 
-def canonical(value: Any) -> bytes:
+def canonical(value: Any, allow_nan: bool = True) -> bytes:
     """JSON that is the same bytes whenever it is the same value.
 
     >>> canonical({"b": 1, "a": 2})
     b'{"a": 2, "b": 1}\\n'
     """
-    return (json.dumps(value, sort_keys=True) + "\n").encode()
+    return (json.dumps(value, sort_keys=True, allow_nan=allow_nan) + "\n").encode()
 
 
 def written(key: str, seals: Mapping[str, Seal]) -> bytes:

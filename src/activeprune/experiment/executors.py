@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from ..core.errors import InputError
 from ..machine import one_thread
-from .compute import Compute, StepFailed
+from .compute import Compute
 from .helpers import Helpers
 from .leases import Leases
 from .observer import Observer
 from .plan import Plan
-from .queue import Queue
+from .queue import Outcome, Queue
 from .steps import Step
-from .store import Damaged, FolderStore, Missing
-
-_log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How many steps were computed here, which could not be because a training before them failed, and what failed."""
-
-    computed: int
-    blocked: tuple[Step, ...]
-    failed: tuple[str, ...] = ()  # one line a step
+from .store import FolderStore
 
 
 class Executor(Protocol):
@@ -53,21 +40,14 @@ class Local:
                 for step in steps:
                     self.one(step, queue, observer)
                 self.after_step()
-            return Outcome(queue.computed, plan.todo(self.store).blocked, tuple(queue.failed.values()))
+            return queue.outcome()
 
     def one(self, step: Step, queue: Queue, observer: Observer) -> None:
         """Computes a step that was taken."""
         try:
             made = self.compute(step, observer.epoch)
-        except StepFailed as error:
-            queue.fail(step, error)
-        except (Damaged, Missing) as error:
-            queue.put_back(step, error)
-        except InputError:  # of the data or the machine: nothing else would go better
-            raise
-        except Exception as error:  # whatever a network or a method of the user's own does
-            _log.debug("%s %s", step.kind, step.key, exc_info=True)
-            queue.fail(step, StepFailed(f"{step.kind} {step.key}: {type(error).__name__}: {error}"))
+        except Exception as error:
+            queue.settle([step], error)
         else:
             queue.finish(step, made)
             self.compute.forget(step)

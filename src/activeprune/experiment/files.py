@@ -1,86 +1,22 @@
-"""Files that are whole or not there, whenever a process is killed or the power goes."""
+"""Folders that processes share, and what the file system says in words for whoever owns it."""
 
 from __future__ import annotations
 
 import errno
 import json
 import os
-import re
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
-from uuid import uuid4
 
 from ..core.errors import InputError
+from ..files import NOT_OFFERED, make, whole, write
 
-_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{32}\.part")
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)  # the last one: Windows
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _FORBIDDEN = {errno.EROFS, errno.EACCES, errno.EPERM}
-_NOT_OFFERED = {errno.EINVAL, errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
-
-
-def temporary(path: Path) -> Path:
-    """A name in the same folder that nobody else uses, for a file that will become `path`."""
-    return path.with_name(f".{path.name}.{uuid4().hex}.part")
-
-
-def is_temporary(name: str) -> bool:
-    """Whether `temporary` made a name.
-
-    >>> is_temporary(temporary(Path("record.json")).name), is_temporary("record.json")
-    (True, False)
-    """
-    return _TEMPORARY.fullmatch(name) is not None
-
-
-def write(path: Path, data: bytes) -> None:
-    """Writes a file that does not exist yet; its bytes are on the disk when this returns."""
-    descriptor = os.open(path, _NEW, 0o666)
-    try:
-        rest = memoryview(data)
-        while rest:  # one call takes 2 GiB at most
-            rest = rest[os.write(descriptor, rest) :]
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def discard(path: Path) -> None:
-    """Removes a file if that can be done; for cleaning up, where the first error is the one to tell."""
-    with suppress(OSError):
-        os.unlink(path)
-
-
-def sync(folder: Path) -> None:
-    """Has the names in a folder on the disk when it returns, where the file system offers that."""
-    if sys.platform == "win32":  # which cannot open a folder
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        if error.errno not in _NOT_OFFERED:
-            raise
-    finally:
-        os.close(descriptor)
-
-
-def make(folder: Path) -> None:
-    """Creates a folder and those above it, each of them on the disk when it returns."""
-    if folder.is_dir():
-        return
-    if folder.parent != folder:
-        make(folder.parent)
-    try:
-        os.mkdir(folder)
-    except FileExistsError:  # another process was faster, or it is a file
-        if not folder.is_dir():
-            raise
-    sync(folder.parent)
 
 
 def names_in(folder: Path) -> list[str]:
@@ -197,15 +133,10 @@ def write_text(path: Path, text: str) -> None:
 
 def write_bytes(path: Path, data: bytes) -> None:
     """The same for bytes."""
-    part = temporary(path)
     with explained("file", path):
         make(path.parent)
-        try:
+        with whole(path) as part:
             write(part, data)
-            os.replace(part, path)
-        except BaseException:
-            discard(part)
-            raise
 
 
 @contextmanager
@@ -239,7 +170,7 @@ def _lock(descriptor: int, shared: bool = False, wait: bool = True) -> bool:
     except BlockingIOError:
         return False
     except OSError as error:
-        if error.errno not in _NOT_OFFERED:
+        if error.errno not in NOT_OFFERED:
             raise
     return True
 

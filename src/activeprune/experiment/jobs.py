@@ -17,13 +17,14 @@ from ..machine import AUTO, automatic
 from ..machine import device as usable_device
 from ..training.engines import Engines
 from .collecting import collect
-from .compute import SECONDS_BETWEEN_CHECKPOINTS, Compute
-from .executors import Executor, Local, Outcome, Processes
+from .compute import Compute
+from .executors import Executor, Local, Processes
 from .files import Sharing, explained
 from .findings import Rows
 from .observer import Observer
 from .packed import Packed
 from .plan import Plan
+from .queue import Outcome
 from .store import FolderStore
 from .study import Study
 
@@ -71,13 +72,7 @@ class Job(ABC):
         chosen = self.studies[0].device
         return automatic() if chosen == AUTO else str(usable_device(chosen))
 
-    def go(
-        self,
-        observer: Observer | None = None,
-        processes: int = 1,
-        pack: int | None = None,
-        seconds_between_checkpoints: float = SECONDS_BETWEEN_CHECKPOINTS,
-    ) -> Outcome:
+    def go(self, observer: Observer | None = None, processes: int = 1, pack: int | None = None) -> Outcome:
         """Computes what is missing; what was there before is found again.
 
         `processes` work on it at once; on a GPU `pack` networks are trained at once, None: as many as are fastest.
@@ -97,7 +92,7 @@ class Job(ABC):
                 folder.share()
             elif not self.is_written():
                 raise InputError(f"another process is running another study in {self.out}: choose another folder")
-            own = self._executor(observer, pack, seconds_between_checkpoints)
+            own = self._executor(observer, pack)
             return self._gone(own if processes == 1 else Processes(own, self.out, processes - 1, pack), observer)
 
     def _gone(self, executor: Executor, observer: Observer) -> Outcome:
@@ -113,13 +108,13 @@ class Job(ABC):
 
     def work(self, observer: Observer, pack: int | None = None) -> Outcome:
         """Computes in this process, beside another that has written down what to do."""
-        return self._executor(observer, pack, SECONDS_BETWEEN_CHECKPOINTS).run(self.plan, observer)
+        return self._executor(observer, pack).run(self.plan, observer)
 
-    def _executor(self, observer: Observer, pack: int | None, seconds_between_checkpoints: float) -> Executor:
+    def _executor(self, observer: Observer, pack: int | None) -> Executor:
         """For this process: one training after the other on a CPU, packs of them on a GPU."""
-        checkpoints = self.store.root / "checkpoints"
-        compute = Compute(self.store, checkpoints, self.device, os.cpu_count() or 0, seconds_between_checkpoints)
-        compute.tell, compute.probed = observer.trouble, self.plan.probed
+        workers = os.cpu_count() or 0
+        probed, tell = self.plan.probed, observer.trouble
+        compute = Compute(self.store, self.store.checkpoints, self.device, workers, probed, tell)
         spent, began = 0.0, time.monotonic()
 
         def after_step() -> None:

@@ -14,13 +14,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 from uuid import uuid4
 
 from ..core.errors import InputError
+from ..files import whole, write
 from .entry import canonical, checked_key
-from .files import alone, discard, explained, temporary, write
+from .files import alone, explained
 
 CLOCKS_APART = 10  # times as long as one's own: a lease that lasts longer was written by a clock that was wrong
 
@@ -37,15 +36,10 @@ class Holder:
 
 @dataclass(frozen=True)
 class Lease:
-    """The right to work on a key for a while; as a context manager it is released at the end."""
+    """The right to work on a key for a while."""
 
     leases: Leases
     key: str
-
-    @property
-    def seconds(self) -> float:
-        """How long it lasts after it was taken or renewed."""
-        return self.leases.seconds
 
     def renew(self) -> bool:
         """Makes it last its full time from now on; False if it was lost, to somebody else or to a full disk."""
@@ -54,12 +48,6 @@ class Lease:
     def release(self) -> None:
         """Lets others have it. Of a lease that somebody else has taken over it leaves theirs alone."""
         self.leases._release(self.key)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.release()
 
 
 class Leases:
@@ -134,13 +122,8 @@ class Leases:
 
     def _write(self, key: str) -> None:
         told = Holder(self.owner, self.host, os.getpid(), self._now() + self.seconds)
-        staged = temporary(self._file(key))
-        try:
+        with whole(self._file(key)) as staged:
             write(staged, canonical(asdict(told)))
-            os.replace(staged, self._file(key))
-        except BaseException:
-            discard(staged)
-            raise
 
 
 def _runs(pid: int) -> bool:

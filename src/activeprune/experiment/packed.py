@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -19,17 +18,15 @@ from ..training.engine import Eager
 from ..training.engines import Engines
 from ..training.loop import Entry, same_kernels, train_together
 from ..training.unavailable import EngineUnavailable
-from .compute import Compute, StepFailed
-from .executors import Local, Outcome
+from .compute import Compute
+from .executors import Local
 from .leases import Leases
 from .observer import Observer
 from .plan import Plan
-from .queue import Queue
+from .queue import Outcome, Queue
 from .steps import Measure, Step, Train
-from .store import Damaged, FolderStore, Missing
+from .store import FolderStore
 from .turns import Room, Turns
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -53,7 +50,7 @@ class Packed:
                 shift.work()
             finally:
                 shift.close()
-            return Outcome(queue.computed, plan.todo(self.store).blocked, tuple(queue.failed.values()))
+            return queue.outcome()
 
 
 @dataclass(frozen=True)
@@ -174,11 +171,11 @@ class _Shift:
 
     def _loaded(self, steps: list[Train]) -> _Pack:
         training = steps[0].training
-        by_rows = self.engines.by_rows(training, self.compute.dataset(training))
+        by_rows = self.engines.by_rows(training, self.compute.loaded.dataset(training))
         return _Pack(steps, by_rows, self._loading.submit(self._entries, steps, by_rows))
 
     def _room(self, training: Training) -> int:
-        self._rooms[training] = room = self.engines.room(training, self.compute.dataset(training))
+        self._rooms[training] = room = self.engines.room(training, self.compute.loaded.dataset(training))
         return room
 
     def _train(self, pack: _Pack) -> None:
@@ -187,27 +184,20 @@ class _Shift:
         training, first, last = steps[0].shape
         kind: type = Eager
         try:
-            engine = self.engines.engine(training, self.compute.dataset(training), len(steps))
+            engine = self.engines.engine(training, self.compute.loaded.dataset(training), len(steps))
             kind = type(engine)
             entries = pack.entries.result()
             if pack.by_rows and isinstance(engine, Eager):  # another one was expected
                 entries = self._entries(steps, by_rows=False)
             results = train_together(training, entries, engine, first=first, last=last)
-        except (Damaged, Missing) as error:
-            self._give_back(steps)
-            self.queue.observer.trouble(str(error))
         except EngineUnavailable as error:  # seen only when it was tried
             self.engines.refuse(training, kind, str(error))
             self._pack_anew(steps)
         except torch.cuda.OutOfMemoryError as error:
             self._halve(training, len(steps), error)
             self._pack_anew(steps)
-        except InputError:  # of the data or the machine: nothing else would go better
-            raise
-        except Exception as error:  # whatever a network of the user's own does: to all of them
-            _log.debug("a pack of %d", len(steps), exc_info=True)
-            for step in steps:
-                self.queue.fail(step, StepFailed(f"train {step.key}: {type(error).__name__}: {error}"))
+        except Exception as error:  # of one network, or of the user's own: to all of them
+            self.queue.settle(steps, error)
         else:
             how = {"engine": kind.__name__.lower(), "pack": len(steps)}
             self._hand_over(partial(self._keep, steps, entries, results, how))
@@ -245,18 +235,17 @@ class _Shift:
         training = steps[0].training
         with self._lock:
             self._rooms.pop(training, None)
-            self._give_back(steps)
+            for step in steps:
+                self.queue.give_back(step)
             if self.prepared is not None and self.prepared.steps[0].training == training:
-                self._give_back(self.prepared.steps)
+                for step in self.prepared.steps:
+                    self.queue.give_back(step)
                 self.prepared = None
-
-    def _give_back(self, steps: Sequence[Train]) -> None:
-        for step in steps:
-            self.queue.release(step)
 
     def _entries(self, steps: Sequence[Train], by_rows: bool) -> list[Entry]:
         """What trainings start from, with their first epochs being drawn."""
-        feed = self.compute.feed_by_rows if by_rows else self.compute.feed
+        loaded = self.compute.loaded
+        feed = loaded.feed_by_rows if by_rows else loaded.feed
         tell = self.queue.observer.epoch
         entries = [self.compute.entry(step, feed(step.training, step.seed), tell) for step in steps]
         for step, entry in zip(steps, entries, strict=True):

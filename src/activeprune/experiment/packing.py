@@ -6,7 +6,6 @@ Its first member is `index.json` with size and SHA-256 of all others, which are 
 from __future__ import annotations
 
 import json
-import os
 import tarfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -15,8 +14,9 @@ from io import BytesIO
 from pathlib import Path
 
 from ..core.errors import InputError
+from ..files import sync, whole
 from .entry import PROVENANCE, Seal, canonical, checked_key, checked_part
-from .files import discard, explained, sync, temporary
+from .files import explained
 from .store import Store
 
 FORMAT = 1
@@ -46,21 +46,12 @@ def pack(store: Store, file: Path | str, entries: Iterable[tuple[str, Iterable[s
         key: {name: Seal.of(_file(store, key, name)) for name in sorted({*chosen[key], PROVENANCE})}
         for key in sorted(chosen)
     }
-    staged = temporary(path)
     with explained("pack", path):
-        try:
-            with staged.open("xb") as stream:
-                with tarfile.open(fileobj=stream, mode="w:", format=tarfile.GNU_FORMAT) as tar:
-                    _add(tar, INDEX, _written(index))
-                    for key, name in _members(index):
-                        _add(tar, f"{key}/{name}", _file(store, key, name))  # read twice: it may not fit into memory
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.replace(staged, path)
-            sync(path.parent)
-        except BaseException:
-            discard(staged)
-            raise
+        with whole(path) as staged, tarfile.open(staged, "w:", format=tarfile.GNU_FORMAT) as tar:
+            _add(tar, INDEX, _written(index))
+            for key, name in _members(index):
+                _add(tar, f"{key}/{name}", _file(store, key, name))  # read twice: it may not fit into memory
+        sync(path.parent)
     return len(index)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
@@ -15,12 +17,23 @@ from .leases import Lease, Leases
 from .observer import Observer
 from .plan import Plan, Seen
 from .steps import Step
-from .store import FolderStore
+from .store import Damaged, FolderStore, Missing
 
 SECONDS_TO_WAIT = 0.5  # for a step that another process is computing
 TRIES = 3  # of one step, whose result may be damaged after it was finished
 
 Choose = Callable[[Sequence[Step]], Sequence[Step]]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How many steps were computed here, which could not be because a training before them failed, and what failed."""
+
+    computed: int
+    blocked: tuple[Step, ...]
+    failed: tuple[str, ...] = ()  # one line a step
 
 
 def one(ready: Sequence[Step]) -> Sequence[Step]:
@@ -88,22 +101,35 @@ class Queue:
             self.computed += 1
         self.observer.finished(step, self._release(step.key))
 
-    def fail(self, step: Step, error: StepFailed) -> None:
+    def settle(self, steps: Sequence[Step], error: Exception) -> None:
+        """Decides what becomes of steps that were taken together, and that an error kept from being computed."""
+        if isinstance(error, Damaged | Missing):  # an input, which must be computed again: the steps are for later
+            self.observer.trouble(str(error))
+            for step in steps:
+                self.give_back(step, tried=error.key in {used.key for used in step.inputs.values()})
+        elif isinstance(error, InputError):  # of the data or the machine: nothing else would go better
+            raise error
+        else:
+            _log.debug("%d steps", len(steps), exc_info=error)
+            for step in steps:
+                self._fail(step, error)
+
+    def give_back(self, step: Step, tried: bool = False) -> None:
+        """Leaves a step for later; that it was `tried` counts against it, unless that was no fault of its own."""
+        self._tries[step.key] -= not tried
+        self._seen.forget()
+        self._release(step.key)
+
+    def outcome(self) -> Outcome:
+        """What has become of the plan."""
+        return Outcome(self.computed, self.plan.todo(self.store).blocked, tuple(self.failed.values()))
+
+    def _fail(self, step: Step, error: Exception) -> None:
         """Notes that a step cannot be computed; steps that do not need it go on."""
+        if not isinstance(error, StepFailed):  # whatever a network or a method of the user's own does
+            error = StepFailed(f"{step.kind} {step.key}: {type(error).__name__}: {error}")
         self.failed[step.key] = str(error)
         self.observer.trouble(f"failed: {error}")
-        self._release(step.key)
-
-    def release(self, step: Step) -> None:
-        """Gives a step back that was not computed after all, through no fault of its own."""
-        self._tries[step.key] -= 1
-        self._seen.forget()
-        self._release(step.key)
-
-    def put_back(self, step: Step, why: Exception) -> None:
-        """Leaves a step for later: one of its inputs turned out damaged and must be computed again."""
-        self.observer.trouble(str(why))
-        self._seen.forget()
         self._release(step.key)
 
     def _claimed(self, steps: Sequence[Step]) -> list[Step]:

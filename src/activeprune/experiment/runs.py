@@ -7,7 +7,6 @@ import io
 import json
 import os
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,18 +32,6 @@ class Run(Job):
     def __init__(self, study: Study, out: Path, store: FolderStore) -> None:
         self.study = study.model_copy(update={"training": pinned(study.training)})
         super().__init__([self.study], out, store)
-
-    @classmethod
-    def new(
-        cls,
-        study: str | Path,
-        out: str | Path | None = None,
-        store: str | Path | None = None,
-        changes: Mapping[str, Any] | None = None,
-    ) -> Run:
-        """A run in the folder `out` (runs/STUDY); the store is `.store` beside it unless another is named."""
-        folder = folder_of(study, out)
-        return cls(read_study(study, changes), folder, store_beside(folder, store))
 
     @classmethod
     def opened(cls, out: str | Path) -> Run:

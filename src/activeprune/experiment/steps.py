@@ -13,11 +13,14 @@ from ..core.methods import METHODS, Scope
 from ..data import DATASETS
 from ..networks import NETWORKS
 from ..training import Training
+from ..training.settings import OF_THE_IMAGES, OF_THE_NETWORK
+from .entry import KEY_DIGITS
 
-KEY_DIGITS = 32
-OF_THE_NETWORK = ("network", "init", "resolution")
-READ_BY_MEASURING = (*OF_THE_NETWORK, "data", "mean", "std")
-READ_BY_PRUNING = (*OF_THE_NETWORK, "data", "mean", "std", "batch", "label_smoothing")
+Shape = tuple[Training, int, int | None]
+Mode = Literal["cycle", "solo", "end"]
+
+READ_BY_MEASURING = (*OF_THE_NETWORK, *OF_THE_IMAGES)
+READ_BY_PRUNING = (*READ_BY_MEASURING, "batch", "label_smoothing")
 
 
 @dataclass(frozen=True)
@@ -28,12 +31,8 @@ class Step:
     steps among them. Where data are, and which device computes, are not in it.
     """
 
+    kind: ClassVar[str]  # its name in keys and in the store
     version: ClassVar[int] = 1  # counted up when the same arguments give another result
-
-    @property
-    def kind(self) -> str:
-        """Its name in keys and in the store."""
-        return type(self).__name__.lower()
 
     @cached_property
     def key(self) -> str:
@@ -60,6 +59,8 @@ class Step:
 class Init(Step):
     """The weights of a cycle, drawn from (seed, "init", cycle)."""
 
+    kind = "init"
+
     training: Training
     seed: int
     cycle: int
@@ -75,6 +76,8 @@ class Init(Step):
 class Train(Step):
     """A training from a state, under masks, over some epochs."""
 
+    kind = "train"
+
     training: Training
     seed: int
     start: Init | Train
@@ -84,7 +87,7 @@ class Train(Step):
     resume: Train | None = None  # goes on where that one stopped, optimiser and all: the same result, sooner
 
     @property
-    def shape(self) -> tuple[Training, int, int | None]:
+    def shape(self) -> Shape:
         """Trainings of one shape differ in seed, start and masks alone, and can go through their steps together."""
         return self.training, self.first, self.last
 
@@ -98,6 +101,8 @@ class Prune(Step):
 
     `mode` cycle: X and then AP. `solo`: all by AP's metric. `end`: AP alone, q of what is alive.
     """
+
+    kind = "prune"
 
     training: Training
     seed: int
@@ -114,7 +119,17 @@ class Prune(Step):
     score_batches: int | None = None
     include: tuple[str, ...] | None = None
     exclude: tuple[str, ...] | None = None
-    mode: Literal["cycle", "solo", "end"] = "cycle"
+    mode: Mode = "cycle"
+
+    @property
+    def density(self) -> float:
+        """λ after it, but for rounding to whole weights: what is left is 1 - p of what was there."""
+        left, step = 1.0, self
+        while True:
+            left *= 1 - (step.q if step.mode == "end" else step.p)
+            if step.masks is None:
+                return left
+            step = step.masks
 
     def _told(self) -> dict[str, Any]:
         """Of the training only what a pruning reads, and versions where they are not the first."""
@@ -127,6 +142,8 @@ class Prune(Step):
 @dataclass(frozen=True)
 class Measure(Step):
     """The dead neurons of a network on training images."""
+
+    kind = "measure"
 
     training: Training
     seed: int

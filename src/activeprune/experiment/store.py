@@ -13,13 +13,14 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any, Protocol
 
+from ..files import discard, is_temporary, make, sync, temporary, write
 from .entry import (
     MANIFEST,
     PROVENANCE,
@@ -34,20 +35,7 @@ from .entry import (
     read,
     written,
 )
-from .files import (
-    age_of,
-    alone,
-    discard,
-    explained,
-    is_temporary,
-    make,
-    names_in,
-    removed,
-    size_of,
-    sync,
-    temporary,
-    write,
-)
+from .files import age_of, alone, explained, names_in, removed, size_of
 
 __all__ = ["Damaged", "Entry", "FolderStore", "Missing", "Problem", "Store"]
 
@@ -82,11 +70,13 @@ class Store(Protocol):
 class FolderStore(Store):
     """A store in a folder, which is created at the first put.
 
-    Processes may share it: each put, drop and removal has its entry to itself, and reading needs no lock.
+    Processes may share it: each put and drop has its entry to itself, and reading needs no lock.
     """
 
     def __init__(self, root: Path | str) -> None:
         self.root = Path(root)
+        self.objects, self.damaged = self.root / "objects", self.root / "damaged"
+        self.checkpoints = self.root / "checkpoints"  # of trainings that are under way; no entries
 
     def has(self, key: str, *parts: str) -> bool:
         """Whether there is a complete entry that holds all these parts, by name and size; `get` looks at the bytes."""
@@ -168,48 +158,15 @@ class FolderStore(Store):
                 os.unlink(folder / part)
                 return freed
 
-    def remove(self, key: str) -> int:
-        """Removes an entry, and returns how many bytes that freed: 0 if it was not there."""
-        folder = self._folder(key)
-        with self._explained():
-            if not folder.is_dir():
-                return 0
-            with alone(folder.parent):
-                names = names_in(folder)
-                if MANIFEST in names:  # first: from here on there is no entry
-                    names.remove(MANIFEST)
-                    freed = removed(folder / MANIFEST)
-                    sync(folder)
-                else:
-                    freed = 0
-                freed += sum(removed(folder / name) for name in names)
-                with suppress(FileNotFoundError):
-                    os.rmdir(folder)
-                return freed
-
-    def verify(
-        self,
-        repair: bool = True,
-        on_entry: Callable[[int, int], None] | None = None,
-        older_than: float = HOUR,
-    ) -> Problems:
-        """Reads every byte of every entry, and sets aside what is damaged unless `repair` is off.
+    def verify(self, older_than: float = HOUR) -> Problems:
+        """Reads every byte of every entry, and sets aside what is damaged.
 
         So it does with data without a manifest that are older than `older_than` seconds, which a process left that
-        was killed. After each entry it calls `on_entry(done, total)`.
+        was killed.
         """
-        found = []
         with self._explained():
-            keys = [*self._keys()]
-            for done, key in enumerate(keys, start=1):
-                problem = self._problem(key, older_than)
-                if problem and repair:
-                    problem = self._settled(problem, older_than)
-                if problem:
-                    found.append(problem)
-                if on_entry:
-                    on_entry(done, len(keys))
-        return found
+            problems = (problem for key in [*self._keys()] if (problem := self._problem(key, older_than)))
+            return [still for problem in problems if (still := self._settled(problem, older_than))]
 
     def sweep(self, older_than: float = HOUR) -> int:
         """Removes what killed processes left over and nobody reads, and returns how many bytes that freed.
@@ -236,20 +193,21 @@ class FolderStore(Store):
             return sum(size_of(path) or 0 for path in self._files(aside=True))
 
     def _folder(self, key: str) -> Path:
-        return self.root / "objects" / checked_key(key)[:2] / key
+        return self.objects / checked_key(key)[:2] / key
 
     def _explained(self) -> AbstractContextManager[None]:
         return explained("store", self.root)
 
     def _keys(self) -> Iterator[str]:
-        for shard in names_in(self.root / "objects"):
+        for shard in names_in(self.objects):
             if len(shard) == 2:
-                yield from (name for name in names_in(self.root / "objects" / shard) if _is_key(name, shard))
+                yield from (name for name in names_in(self.objects / shard) if _is_key(name, shard))
 
     def _files(self, aside: bool = False) -> Iterator[Path]:
         for folder, folders, names in os.walk(self.root):
-            if not aside and Path(folder) == self.root and "damaged" in folders:
-                folders.remove("damaged")
+            if not aside and Path(folder) == self.damaged:
+                folders.clear()
+                continue
             yield from (Path(folder) / name for name in names)
 
     def _seals(self, key: str) -> dict[str, Seal]:
@@ -258,7 +216,7 @@ class FolderStore(Store):
         try:
             return read(key, file.read_bytes())
         except FileNotFoundError:
-            raise Missing(f"no entry {key} in the store {self.root} (there is no {file})") from None
+            raise Missing(key, f"no entry {key} in the store {self.root} (there is no {file})") from None
         except (ValueError, IsADirectoryError) as error:
             what = str(error) if isinstance(error, ValueError) else "is a folder"
             raise Damaged(Problem(key, f"{MANIFEST} {what}", file)) from error
@@ -268,7 +226,7 @@ class FolderStore(Store):
         file = self._folder(key) / part
         if part not in seals:
             has = ", ".join(seals) or "none"
-            raise Missing(f"entry {key} has no part {part!r} in the store {self.root} (it has: {has})")
+            raise Missing(key, f"entry {key} has no part {part!r} in the store {self.root} (it has: {has})")
         try:
             data = file.read_bytes()
         except (FileNotFoundError, IsADirectoryError):
@@ -332,11 +290,10 @@ class FolderStore(Store):
 
     def _set_aside(self, problem: Problem) -> Problem:
         folder = self._folder(problem.key)
-        damaged = self.root / "damaged"
-        make(damaged)
-        moved = next(path for n in count(1) if not (path := damaged / f"{problem.key}-{n}").exists())
+        make(self.damaged)
+        moved = next(path for n in count(1) if not (path := self.damaged / f"{problem.key}-{n}").exists())
         os.rename(folder, moved)
-        sync(damaged)
+        sync(self.damaged)
         sync(folder.parent)
         return replace(problem, moved=moved)
 

@@ -14,7 +14,7 @@ from ..core.methods import METHODS, Chain, Scope
 from ..training import Training
 from ..training.duration import Duration, Length
 from ..training.probe import EVERY
-from ..training.settings import Choice, Count, Number, Positive, Settings
+from ..training.settings import Choice, Count, Number, Positive, Rates, Settings
 
 Variant = Literal["plain", "plain_rewind", "ap_lite", "ap_pro", "ap_lite_literal", "no_rewind", "solo"]
 VARIANTS: Mapping[Variant, str] = {
@@ -32,7 +32,6 @@ CHAINS: Mapping[Chain, str] = {
     "continue": "Every cycle trains what the last one left.",
     "at_init": "Nothing is trained before pruning; for snip and synflow.",
 }
-Retrain = Literal["full", "finetune", "s_cyc"]
 Whole = Annotated[int, Field(strict=True, ge=0)]
 
 WITHOUT_AP: tuple[Variant, ...] = ("plain", "plain_rewind")
@@ -109,7 +108,7 @@ class Study(Settings):
     """Of chain rewind; by default 6 with imp and 0 otherwise."""
     movement_from: Literal["start", "rewind"] = "start"
     """Whether AP measures movement from the run's initialisation or from the state at rewind_epoch."""
-    retrain: Retrain = "full"
+    retrain: Rates = "full"
     """The learning rates of a retraining that starts from trained weights."""
     lr_high: Positive | None = None
     """Of retrain s_cyc."""

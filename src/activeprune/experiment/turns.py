@@ -7,9 +7,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
 from ..training import Training
-from .steps import Step, Train
+from .steps import Shape, Step, Train
 
-Shape = tuple[Training, int, int | None]
 Room = Callable[[Training], int | None]  # how many go together; None where that is not known
 
 

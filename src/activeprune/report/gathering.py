@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from ..experiment.artifacts import masks_of
-from ..experiment.chains import Cell
+from ..experiment.chains import Cell, planned_density
 from ..experiment.files import read_json
 from ..experiment.plan import MASKS, Plan, behind, probe_part, record_of
 from ..experiment.runs import RUN_FILE, Run
@@ -117,7 +117,8 @@ class Gathered:
     def density_of(self, cycle: int) -> float:
         """λ of a cycle, of the first variant that has one: as it is, or as it will be but for rounding."""
         found = (self.density(variant, cycle) for variant in self.study.variants)
-        return next((one for one in found if one is not None), (1 - self.study.p) ** cycle)
+        known = next((one for one in found if one is not None), None)
+        return planned_density(self.study, self.study.variants[0], cycle) if known is None else known
 
     def work_of(self, variant: str) -> list[Work]:
         """What a variant's numbers rest on; a training that several variants need is counted for each of them."""

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from ..core.errors import InputError
 from ..data import Feed, Part
 from .engine import Lane
 from .member import Score
@@ -27,15 +26,10 @@ class Course:
         feed: Feed,
         rates: Tensor,
         at: Checkpoint,
-        rewind_epoch: int | None = None,
         probe: Probe | None = None,
         first: int = 0,
     ) -> None:
-        if rewind_epoch is not None and rewind_epoch < at.epoch and at.rewind is None:
-            raise InputError(f"rewind_epoch = {rewind_epoch}: the checkpoint after {at.epoch} epochs does not hold it")
         self.training, self.lane, self.feed, self.rates, self.of = training, lane, feed, rates, at.of
-        self.rewind_epoch = rewind_epoch
-        self.rewind = None if rewind_epoch is None else at.rewind
         self._good: Snapshot = lambda: at.state
         self.epochs = list(at.epochs)
         self.epoch = at.epoch
@@ -48,7 +42,6 @@ class Course:
         self._probe, self.probed = probe, [] if probe is None else list(at.probed)
         due = [] if probe is None else probe.due(first * feed.steps, len(rates), feed.steps)
         self._due = due[len(self.probed) :]
-        self._note_rewind()
         self.look()
 
     @property
@@ -95,7 +88,6 @@ class Course:
         )
         self.epoch += 1
         self._good = self.lane.snapshot()
-        self._note_rewind()
         self.look()
         return True
 
@@ -113,7 +105,6 @@ class Course:
             state=self.good,
             optimizer=self.lane.optimizer_state(),
             epochs=tuple(self.epochs),
-            rewind=self.rewind,
             of=self.of,
             seconds=self.seconds,
             probed=tuple(self.probed),
@@ -130,7 +121,6 @@ class Course:
             state=self.good,
             epochs=tuple(self.epochs),
             early_stop=self.training.early_stop,
-            rewind=self.rewind,
             failure=self.failure,
             checkpoint=kept,
             probed=tuple(self.probed),
@@ -146,10 +136,6 @@ class Course:
 
     def _own_rates(self) -> Tensor:
         return self.rates[self.epoch * self.feed.steps : (self.epoch + 1) * self.feed.steps]
-
-    def _note_rewind(self) -> None:
-        if self.epoch == self.rewind_epoch:
-            self.rewind = self.good
 
     def _failed_step(self) -> Failure | None:
         """The first step whose loss is no number, or the last one if it left weights that are none."""

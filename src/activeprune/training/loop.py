@@ -56,7 +56,6 @@ def train(
     *,
     first: int = 0,
     last: int | None = None,
-    rewind_epoch: int | None = None,
     resume: Checkpoint | None = None,
     after_epoch: AfterEpoch | None = None,
     feed: Feed | None = None,
@@ -66,10 +65,9 @@ def train(
     """Trains from `start` under `masks`: a function of its first four arguments, to the bit on one CPU.
 
     `first` and `last` bound the epochs: a training that starts at the state of a later epoch takes schedule and data
-    from there on. `rewind_epoch` asks for the state after that many epochs. `after_epoch(record, checkpoint)` is called
-    between epochs; what `checkpoint()` returns there lets another call `resume` with no effect on the result. `feed`
-    may be given where it is at hand already; `device` and `workers` (processes that decode files) change no result
-    beyond rounding.
+    from there on. `after_epoch(record, checkpoint)` is called between epochs; what `checkpoint()` returns there lets
+    another call `resume` with no effect on the result. `feed` may be given where it is at hand already; `device` and
+    `workers` (processes that decode files) change no result beyond rounding.
 
     >>> training = Training(network="resnet8", data={"name": "digits", "limit": 100}, lr=0.1, epochs="1ep", batch=30)
     >>> start = training.build(num_classes=10, channels=1, seed=0).state_dict()
@@ -82,9 +80,7 @@ def train(
     feed = feed or training.feed(seed, str(place), workers)
     _check_feed(feed, training, seed, place)
     entry = Entry(feed, start, masks, resume, after_epoch)
-    (result,) = train_together(
-        training, [entry], Eager(training, place), first=first, last=last, rewind_epoch=rewind_epoch, began=began
-    )
+    (result,) = train_together(training, [entry], Eager(training, place), first=first, last=last, began=began)
     return result
 
 
@@ -95,7 +91,6 @@ def train_together(
     *,
     first: int = 0,
     last: int | None = None,
-    rewind_epoch: int | None = None,
     began: float | None = None,
 ) -> list[Result]:
     """Trains several networks side by side; each gets the result that it would get alone.
@@ -107,10 +102,8 @@ def train_together(
     steps = entries[0].feed.steps
     total = training.epochs.steps(steps)
     first, last, end = _epochs(total, steps, first, last)
-    if rewind_epoch is not None and not first <= whole("rewind_epoch", rewind_epoch, 0) <= last:
-        raise InputError(f"rewind_epoch = {rewind_epoch}: this training goes from epoch {first} to {last}")
     with torch.inference_mode(False), torch.enable_grad(), _reproducible(engine.device):
-        courses = [_course(training, entry, engine, first, last, rewind_epoch) for entry in entries]
+        courses = [_course(training, entry, engine, first, last) for entry in entries]
         running = [course for course in courses if course.epoch < last]
         for course in courses:
             if last < end and course not in running:
@@ -162,9 +155,7 @@ class _Clock:
         self.at = now
 
 
-def _course(
-    training: Training, entry: Entry, engine: Engine, first: int, last: int, rewind_epoch: int | None
-) -> Course:
+def _course(training: Training, entry: Entry, engine: Engine, first: int, last: int) -> Course:
     density = 1.0 if entry.masks is None else entry.masks.density
     rates = learning_rates(training, entry.feed.steps, density)
     lane = engine.lane(entry.feed, entry.start, entry.masks)
@@ -177,7 +168,7 @@ def _course(
             raise ForeignCheckpoint("the checkpoint does not hold what a probe would have seen before it")
         lane.load(at.state)
         lane.load_optimizer_state(at.optimizer)
-    return Course(training, lane, entry.feed, rates, at, rewind_epoch, entry.probe, first)
+    return Course(training, lane, entry.feed, rates, at, entry.probe, first)
 
 
 def was_probed(at: Checkpoint, probe: Probe, first: int, steps: int) -> bool:

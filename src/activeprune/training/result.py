@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
-from uuid import uuid4
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -17,6 +15,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from ..core.errors import InputError
+from ..files import whole
 
 State = dict[str, Tensor]
 Snapshot = Callable[[], State]  # of a moment; asked later, it brings the state to the CPU
@@ -57,7 +56,6 @@ class Result:
     state: State
     epochs: tuple[Epoch, ...]
     early_stop: EarlyStop = "best_validation"
-    rewind: State | None = None  # the state at `rewind_epoch`
     failure: Failure | None = None
     checkpoint: Checkpoint | None = None  # of a training that stopped before its end, to go on from there
     probed: tuple[dict[str, Any], ...] = ()  # what a probe saw on the way
@@ -98,14 +96,13 @@ class Checkpoint:
     state: State
     optimizer: State
     epochs: tuple[Epoch, ...] = ()
-    rewind: State | None = None
     of: str = ""  # the training that it belongs to
     seconds: float = 0.0
     probed: tuple[dict[str, Any], ...] = ()
 
     def save(self, path: str | Path) -> None:
         """Writes one file; an interrupted write leaves the former one whole."""
-        groups = {"state": self.state, "optimizer": self.optimizer, "rewind": self.rewind or {}}
+        groups = {"state": self.state, "optimizer": self.optimizer}
         plain = torch.contiguous_format
         tensors = {
             f"{group}/{name}": t.clone(memory_format=plain) for group, of in groups.items() for name, t in of.items()
@@ -115,16 +112,11 @@ class Checkpoint:
         if self.probed:
             told["probed"] = list(self.probed)
         told["sha256"] = _digest(tensors, told)
-        unfinished = Path(path).with_name(f".{Path(path).name}.{uuid4().hex}.part")
         try:
-            save_file(tensors, unfinished, metadata={"checkpoint": json.dumps(told)})
-            with unfinished.open("rb+") as file:
-                os.fsync(file.fileno())
-            unfinished.replace(path)
+            with whole(Path(path)) as unfinished:
+                save_file(tensors, unfinished, metadata={"checkpoint": json.dumps(told)})
         except (OSError, SafetensorError) as error:
             raise InputError(f"{path} cannot be written: {error}") from error
-        finally:
-            unfinished.unlink(missing_ok=True)
 
     @classmethod
     def load(cls, path: str | Path) -> Checkpoint:
@@ -137,18 +129,16 @@ class Checkpoint:
             raise InputError(f"{path} is no checkpoint of a training: {error}") from error
         if told.pop("sha256", None) != _digest(tensors, told):
             raise InputError(f"{path} is damaged: its bytes are not those that were written")
-        groups: dict[str, State] = {"state": {}, "optimizer": {}, "rewind": {}}
+        groups: dict[str, State] = {"state": {}, "optimizer": {}}
         for name, tensor in tensors.items():
             group, _, rest = name.partition("/")
             groups[group][rest] = tensor
         epochs = tuple(Epoch(**epoch) for epoch in told["epochs"])
-        rewind = groups["rewind"] or None
         return cls(
             epoch=told["epoch"],
             state=groups["state"],
             optimizer=groups["optimizer"],
             epochs=epochs,
-            rewind=rewind,
             of=told["of"],
             seconds=told["seconds"],
             probed=tuple(told.get("probed", ())),

@@ -35,6 +35,7 @@ Number = Annotated[float, BeforeValidator(_no_bool), Field(allow_inf_nan=False)]
 Positive = Annotated[Number, Field(gt=0)]
 Share = Annotated[Number, Field(ge=0, lt=1)]
 Scalar = bool | int | float | str
+Rates = Literal["full", "finetune", "s_cyc"]
 
 
 IN_OUR_WORDS = {  # what pydantic finds wrong
@@ -156,6 +157,12 @@ class DataChoice(Settings):
         return self
 
 
+# Fields of a `Training` by what they decide; all others decide only what its loop does with these.
+OF_THE_NETWORK = ("network", "init", "resolution")
+OF_THE_IMAGES = ("data", "resolution", "mean", "std")  # as they are, before they are augmented
+OF_THE_BATCHES = (*OF_THE_IMAGES, "augment", "batch")
+
+
 class Training(Settings):
     """One training: network, data, optimiser, schedule.
 
@@ -204,7 +211,7 @@ class Training(Settings):
     """When it falls by drop_factor: [55ep, 70ep]."""
     drop_factor: Annotated[Number, Field(gt=0, le=1)] = 0.1
     """What is left of the learning rate at each of the drops."""
-    rates: Literal["full", "finetune", "s_cyc"] = "full"
+    rates: Rates = "full"
     """`finetune`: the schedule's last rate throughout. `s_cyc`: between lr and lr_high, higher the more is pruned."""
     lr_high: Positive | None = None
 
