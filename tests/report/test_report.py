@@ -56,7 +56,7 @@ def test_the_numbers_are_those_of_the_store(finished: Path) -> None:
 def test_json_keeps_its_cells_and_gains_keys(finished: Path, capsys: pytest.CaptureFixture) -> None:
     assert main(["report", str(finished), "--json", *QUICK]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert told["cells"] == json.loads(json.dumps(Run.opened(finished).as_dict()))["cells"]
+    assert told["cells"] == json.loads((finished / "summary.json").read_text())["cells"]
     values = {(cell["variant"], cell["cycle"]): cell["values"] for cell in told["cells"]}
     assert [(one["variant"], one["against"], one["fair"]) for one in told["paired"]] == [
         ("ap_lite", "plain", False), ("ap_lite", "plain_rewind", True),
@@ -160,8 +160,7 @@ def test_a_report_is_made_again_from_its_records(finished: Path, tmp_path: Path,
     assert main(["report", str(first), str(finished), "--json", *QUICK]) == 0
     both = json.loads(capsys.readouterr().out)["reports"]
     assert both[0]["paired"] == both[1]["paired"]
-    means = [{(cell["variant"], cell["cycle"]): cell["mean"] for cell in one["cells"]} for one in both]
-    assert means[0] == means[1]
+    assert both[0]["cells"] == both[1]["cells"]
 
 
 def test_records_cannot_be_followed(finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from ..experiment.artifacts import masks_of
 from ..experiment.chains import Cell
 from ..experiment.files import read_json
+from ..experiment.findings import GRANULARITIES, PARTS, Row, dead_of, how_failed, summaries
 from ..experiment.plan import MASKS, Plan, behind, probe_part, record_of
 from ..experiment.runs import RUN_FILE, Run
 from ..experiment.steps import Measure, Train
@@ -45,11 +46,25 @@ class Training:
     provenance: Mapping[str, Any] = field(default_factory=dict)
     keys: Mapping[str, str] = field(default_factory=dict)  # of its masks and of what was measured of it
     damaged: bool = False  # something is in the store, but not what was put there
+    shortfall: int = 0  # weights that AP's rule could not find in the pruning before it
 
     @property
     def missing(self) -> bool:
         """Whether it has not been done yet."""
         return self.accuracy is None and self.failure is None
+
+    @property
+    def failed(self) -> str | None:
+        """Which one it is and how it failed, None where it did not."""
+        if self.failure is None:
+            return None
+        return f"{self.variant} cycle {self.cycle} seed {self.seed}: {how_failed(self.failure)}"
+
+    @property
+    def row(self) -> Row:
+        """What is summed up of it, as `rows_of` reads it from a store."""
+        told = {name: getattr(self, name) for name in ("variant", "cycle", "seed", "density", "accuracy", "failure")}
+        return told | dead_of({when: getattr(self, when) for when in ("before", "after") if when in self.keys})
 
 
 @dataclass(frozen=True)
@@ -138,6 +153,11 @@ class Gathered:
         """All that are reported, the dense network's 0 among them."""
         return tuple(sorted({training.cycle for training in self.trainings}))
 
+    def as_dict(self) -> dict[str, Any]:
+        """The study and its cells, for JSON."""
+        cells = [cell.as_dict() for cell in summaries(training.row for training in self.trainings)]
+        return {"study": self.study.model_dump(mode="json"), "cells": cells}
+
 
 def gathered(run: Run) -> Gathered:
     """What the store of a run has, finished or not."""
@@ -162,6 +182,7 @@ def _training(cell: Cell, plan: Plan, store: Store) -> Training:
     something = store.has_something(cell.training.key)  # until it is read: what is damaged may be set aside then
     known = record_of(store, cell.training.key)
     record = known or {}
+    pruned = (None if cell.masks is None else record_of(store, cell.masks.key)) or {}
     return Training(
         variant=cell.variant,
         cycle=cell.cycle,
@@ -183,6 +204,7 @@ def _training(cell: Cell, plan: Plan, store: Store) -> Training:
             if step is not None
         },
         damaged=known is None and something,
+        shortfall=pruned.get("shortfall") or 0,
     )
 
 
@@ -199,7 +221,7 @@ def _looks(training: Train, plan: Plan, store: Store) -> tuple[Mapping[str, Any]
 
 def _in_all(seen: Mapping[str, Any]) -> dict[str, Any]:
     """What was seen of the whole network; its layers, at every look, would be most of a report."""
-    rates = {of: {what: seen[of][what] for what in ("static", "dynamic")} for of in ("unit", "channel")}
+    rates = {of: {what: seen[of][what] for what in PARTS} for of in GRANULARITIES}
     return {"step": seen["step"], **rates}
 
 

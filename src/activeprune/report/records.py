@@ -14,6 +14,7 @@ from pydantic import TypeAdapter
 
 from ..core.errors import InputError
 from ..experiment.files import explained, write_bytes
+from ..experiment.findings import how_failed
 from ..experiment.own import asked_for
 from ..experiment.reading import parsed, written
 from .gathering import Gathered, Training, Work
@@ -75,11 +76,17 @@ def _told(run: Gathered) -> dict[str, Any]:
 
 
 def _fields(training: Training) -> dict[str, Any]:
+    """A shortfall only where there is one, which is rare."""
     own = {field.name: getattr(training, field.name) for field in fields(training)}
+    if not training.shortfall:
+        del own["shortfall"]
     return own | {"epochs": _columns(training.epochs)}
 
 
 def _run(told: Mapping[str, Any], where: str) -> Gathered:
+    for one in told["trainings"]:
+        if one["failure"] is not None:
+            how_failed(one["failure"])  # or what is there instead is an error
     trainings = [{**one, "epochs": _rows(one["epochs"]), "looks": tuple(one["looks"])} for one in told["trainings"]]
     return Gathered(
         title=_TEXTS.validate_python([told["title"]])[0],

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import product
-from typing import Any
 
 from .cells import (
     bare,
@@ -179,10 +178,5 @@ def _gaps(run: Gathered) -> Iterable[Piece]:
     for key in dict.fromkeys(one.key for one in run.trainings if one.damaged):
         yield Piece(f"damaged in the store, and missing here: {key}; the same `activeprune run` computes it again")
     for one in run.trainings:
-        if (why := one.failure) is not None:
-            text = f"failed: {one.variant} cycle {one.cycle} seed {one.seed}: {_reason(why)}"
-            yield Piece(text, sources=(Source(run.title, one.variant, one.cycle),))
-
-
-def _reason(why: Mapping[str, Any]) -> str:
-    return f"loss {why.get('loss')} at step {why.get('step')} (epoch {why.get('epoch')}, learning rate {why.get('lr')})"
+        if one.failed is not None:
+            yield Piece(f"failed: {one.failed}", sources=(Source(run.title, one.variant, one.cycle),))
