@@ -24,8 +24,8 @@ from activeprune.experiment.plan import probe_part
 from activeprune.experiment.reading import read_study
 from activeprune.experiment.runs import Run
 from activeprune.report.figures import FIGURES, caption, rendered
-from activeprune.report.gathering import Gathered, Training, Work, gathered
-from activeprune.report.live import Progress, Watch, ended_politely
+from activeprune.report.gathering import Gathered, Reported, Work, gathered
+from activeprune.report.live import Following, Progress, ended_politely
 from activeprune.report.page import PAGE, Live, page, reproduce, write_page
 from activeprune.report.page.along_density import amount_ticks, dead_neurons
 from activeprune.report.page.arrays import Arrays
@@ -119,7 +119,7 @@ def test_25_cycles_of_6_variants_and_5_seeds_are_well_under_5_megabytes() -> Non
     assert len(page([replace(long, work=behind)]).encode()) < 3.5e6
 
 
-def as_stored(one: Training) -> Training:
+def as_stored(one: Reported) -> Reported:
     def key(*of: object) -> str:
         return md5(repr((one.key, of)).encode()).hexdigest()
 
@@ -155,7 +155,7 @@ def test_a_curve_of_one_seed_has_no_deviation() -> None:
 
 
 def test_titles_layers_and_failures_are_text_and_nothing_else() -> None:
-    def spoilt(one: Training) -> Training:
+    def spoilt(one: Reported) -> Reported:
         known = replace(one, key=HOSTILE, layers=dict.fromkeys((HOSTILE, "p1"), 0.5) if one.cycle else {})
         return replace(failed(known), failure={"loss": HOSTILE}) if (one.cycle, one.seed) == (2, 1) else known
 
@@ -210,7 +210,7 @@ def luminance(colour: str) -> float:
 
 
 def test_a_half_finished_run_says_how_much_is_there() -> None:
-    def half(one: Training) -> Training:
+    def half(one: Reported) -> Reported:
         return failed(one) if (one.cycle, one.seed) == (1, 1) else undone(one) if one.cycle == 2 else one
 
     shown = read(page([run("table1", half, **SMALL)]))
@@ -343,7 +343,7 @@ def test_a_live_page_says_when_it_was_written_and_a_last_one_does_not(small: Gat
     assert "refresh" not in {one.attributes["http-equiv"] for one in shown.having("http-equiv")}
 
 
-def watch(looks: list[set[str]], **given: Any) -> tuple[list[Any], Watch]:
+def watch(looks: list[set[str]], **given: Any) -> tuple[list[Any], Following]:
     """A live report of a run that is seen like this, one after the other, and all that it does."""
     done: list[Any] = []
     seen = iter(looks)
@@ -357,7 +357,7 @@ def watch(looks: list[set[str]], **given: Any) -> tuple[list[Any], Watch]:
         "every": 3.0,
         "clock": lambda: 0.0,
     }
-    return done, Watch(**{**asked, **{name: partial(do, done) for name, do in given.items()}})
+    return done, Following(**{**asked, **{name: partial(do, done) for name, do in given.items()}})
 
 
 def test_a_live_report_is_written_when_there_is_something_new() -> None:
@@ -535,7 +535,7 @@ def test_an_axis_of_amounts_has_ticks_however_narrow_it_is(wide: float) -> None:
 
 
 def test_rates_that_are_all_0_lie_on_the_lower_edge() -> None:
-    def none_dead(one: Training) -> Training:
+    def none_dead(one: Reported) -> Reported:
         after = {of: {**one.after[of], "static": 0.0} for of in ("unit", "channel")}
         return replace(one, after={**one.after, **after})
 

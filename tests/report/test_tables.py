@@ -14,7 +14,7 @@ from activeprune.report import student
 from activeprune.report.claims import claims_table
 from activeprune.report.comparisons import comparisons
 from activeprune.report.gathering import Gathered
-from activeprune.report.layout import Piece, Source, Table, cell, plain
+from activeprune.report.layout import Origin, Piece, Table, cell, plain
 from activeprune.report.sweeps import sweep_tables
 from activeprune.report.tables import (
     accuracy_table,
@@ -73,7 +73,7 @@ def test_what_is_missing_or_failed_is_named(run: Gathered) -> None:
     notes = section(run).notes
     assert notes[0].text == "not finished: 7 of 36 reported trainings are missing"
     said = "failed: ap_pro cycle 2 seed 1: loss nan at step 7 (epoch 1, learning rate 0.03)"
-    assert Piece(said, sources=(Source("mine", "ap_pro", 2),)) in notes
+    assert Piece(said, sources=(Origin("mine", "ap_pro", 2),)) in notes
     assert len(notes) == 3
 
 

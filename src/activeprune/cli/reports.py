@@ -17,7 +17,7 @@ from ..experiment.search import folder_name
 from ..report.claims import Claim, claims
 from ..report.comparisons import comparisons, effort_dict
 from ..report.gathering import Gathered
-from ..report.live import Watch, ended_politely, progress, worked_on
+from ..report.live import Following, ended_politely, progress, worked_on
 from ..report.records import write_records
 from ..report.tables import accuracy_table, paired_table, section
 from ..report.writing import told_apart, write_tables
@@ -164,7 +164,9 @@ def _watch(sources: Sequence[Given], folder: Path, every: int, figures: bool, op
             _draw(read, folder / FIGURES_FOLDER)
 
     with ended_politely():
-        Watch(lambda: progress(jobs), lambda: worked_on(jobs), write, finish, lambda s: _wait(s), _tell, every).follow()
+        Following(
+            lambda: progress(jobs), lambda: worked_on(jobs), write, finish, lambda s: _wait(s), _tell, every
+        ).follow()
 
 
 def _now() -> str:

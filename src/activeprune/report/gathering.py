@@ -22,7 +22,7 @@ Rates = dict[str, Any]  # of `DeadNeurons.as_dict`
 
 
 @dataclass(frozen=True)
-class Training:
+class Reported:
     """A training that a table reports, and all that is known of it.
 
     Accuracies are fractions. `accuracy` is None where it is missing or where the training failed; then `failure` says
@@ -109,18 +109,18 @@ class Gathered:
 
     title: str
     study: Study
-    trainings: tuple[Training, ...]
+    trainings: tuple[Reported, ...]
     work: tuple[Work, ...]
     machines: tuple[str, ...]
     imports: tuple[str, ...] = ()  # modules that had to be imported before the study could be read
 
-    def of(self, variant: str, cycle: int) -> dict[int, Training]:
+    def of(self, variant: str, cycle: int) -> dict[int, Reported]:
         """The trainings of a cell by seed."""
         return self._cells.get((variant, cycle), {})
 
     @cached_property
-    def _cells(self) -> dict[tuple[str, int], dict[int, Training]]:
-        found: dict[tuple[str, int], dict[int, Training]] = {}
+    def _cells(self) -> dict[tuple[str, int], dict[int, Reported]]:
+        found: dict[tuple[str, int], dict[int, Reported]] = {}
         for training in self.trainings:
             found.setdefault((training.variant, training.cycle), {})[training.seed] = training
         return found
@@ -178,12 +178,12 @@ def _imports(run: Run) -> tuple[str, ...]:
     return tuple(map(str, read_json(path, "imports")["imports"])) if path.is_file() else ()
 
 
-def _training(cell: Cell, plan: Plan, store: Store) -> Training:
+def _training(cell: Cell, plan: Plan, store: Store) -> Reported:
     something = store.has_something(cell.training.key)  # until it is read: what is damaged may be set aside then
     known = record_of(store, cell.training.key)
     record = known or {}
     pruned = (None if cell.masks is None else record_of(store, cell.masks.key)) or {}
-    return Training(
+    return Reported(
         variant=cell.variant,
         cycle=cell.cycle,
         seed=cell.seed,

@@ -39,7 +39,7 @@ def worked_on(jobs: Iterable[Job]) -> bool:
 
 
 @dataclass
-class Watch:
+class Following:
     """What a live report looks at, and what it does.
 
     `write` makes a page that waits for the next one, `finish` the last one and all that goes with it. `wait` takes

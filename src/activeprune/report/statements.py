@@ -11,7 +11,7 @@ from typing import Any, Literal
 from .cells import number_cell
 from .comparisons import by_seed, comparisons
 from .gathering import Gathered
-from .layout import Cell, Source, cell, plain
+from .layout import Cell, Origin, cell, plain
 from .paper import published
 from .published import SHARE, cycle_of, differences, experiment_of
 from .statistics import Interval, Paired, paired
@@ -40,7 +40,7 @@ class Finding:
     claimed: Interval | None = None
     count: str = ""
     other: tuple[str, ...] = ()
-    sources: tuple[Source, ...] = ()
+    sources: tuple[Origin, ...] = ()
 
     @property
     def status(self) -> Status:
@@ -127,7 +127,7 @@ class Statement:
             base=fmean(base[seed] for seed in found.values),
             claimed=self.claimed,
             other=differences(run.study, published()[self.table].get("training_of", self.table)),
-            sources=tuple(Source(of.title, variant, cycle) for of, variant, cycle in (first, second)),
+            sources=tuple(Origin(of.title, variant, cycle) for of, variant, cycle in (first, second)),
         )
 
 
@@ -186,7 +186,7 @@ def no_more_trainings(runs: Sequence[Gathered]) -> list[Finding]:
             lite, base = (run.effort[variant].trainings for variant in ("ap_lite", "plain"))
             status: Status = "holds" if lite <= base else "fails"
             told = f"counted: {lite} trainings against {base}"
-            sources = tuple(Source(run.title, variant) for variant in ("ap_lite", "plain"))
+            sources = tuple(Origin(run.title, variant) for variant in ("ap_lite", "plain"))
             found.append(Finding(says, status, run.title, count=told, sources=sources))
     return found or [Finding(says)]
 

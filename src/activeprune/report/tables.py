@@ -20,7 +20,7 @@ from .cells import (
 )
 from .differences import paired_rates_table, paired_table, relative_table
 from .gathering import Effort, Gathered
-from .layout import BOLD, Cell, Piece, Section, Source, Table, cell, csv, latex, markdown
+from .layout import BOLD, Cell, Origin, Piece, Section, Table, cell, csv, latex, markdown
 from .packs import sittings
 from .published import Published
 from .published import accuracies as published_accuracies
@@ -88,7 +88,7 @@ def paper_table(run: Gathered) -> Table | None:
     rows = []
     for variant, cycle in product(run.study.variants, heads):
         if (theirs := paper.spread(variant, cycle)) is not None:
-            ours, source = spread(run, variant, cycle), Source(run.title, variant, cycle)
+            ours, source = spread(run, variant, cycle), Origin(run.title, variant, cycle)
             row = (
                 cell(variant),
                 density_cell(run, variant, cycle, bare(heads[cycle])),
@@ -115,8 +115,8 @@ def paper_table(run: Gathered) -> Table | None:
 
 def effort_table(run: Gathered) -> Table:
     """Trainings and device time of each variant."""
-    efforts = {variant: (effort, Source(run.title, variant)) for variant, effort in run.effort.items()}
-    efforts["all together"] = run.in_all, Source(run.title)
+    efforts = {variant: (effort, Origin(run.title, variant)) for variant, effort in run.effort.items()}
+    efforts["all together"] = run.in_all, Origin(run.title)
     notes = ["a training that several variants need is counted for each of them, and once in all together"]
     if run.machines:
         notes.append(f"computed on: {', '.join(run.machines)}")
@@ -134,7 +134,7 @@ def effort_table(run: Gathered) -> Table:
 
 def packs_table(run: Gathered) -> Table | None:
     """Where the time of a GPU went; None where no trainings went together."""
-    found, source = sittings(run.work), Source(run.title)
+    found, source = sittings(run.work), Origin(run.title)
     if not found:
         return None
     rows = []
@@ -157,7 +157,7 @@ def packs_table(run: Gathered) -> Table | None:
 def _accuracy_cell(run: Gathered, variant: str, cycle: int, best: float | None) -> Cell:
     mean = spread(run, variant, cycle).mean
     text, is_best = cell_text(run, variant, cycle), mean is not None and mean == best
-    return number_cell(text, Source(run.title, variant, cycle), bold=is_best)
+    return number_cell(text, Origin(run.title, variant, cycle), bold=is_best)
 
 
 def _name(paper: Published) -> str:
@@ -179,4 +179,4 @@ def _gaps(run: Gathered) -> Iterable[Piece]:
         yield Piece(f"damaged in the store, and missing here: {key}; the same `activeprune run` computes it again")
     for one in run.trainings:
         if one.failed is not None:
-            yield Piece(f"failed: {one.failed}", sources=(Source(run.title, one.variant, one.cycle),))
+            yield Piece(f"failed: {one.failed}", sources=(Origin(run.title, one.variant, one.cycle),))

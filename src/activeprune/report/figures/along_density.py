@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullLocator
 
 from ..cost import BYTES_OF_A_WEIGHT, Cost, cost, layers_of_study
-from ..gathering import Gathered, Training
+from ..gathering import Gathered, Reported
 from .reference import accuracies, dynamic_rates
 from .series import Point, Value, along_density, dead, densities, over_seeds
 from .style import DOUBLE, GREY, SMALL, density_axis, draw_published, draw_variant, legend, note, sheet, styled
@@ -85,7 +85,7 @@ def size_and_operations(gathered: Gathered) -> Figure | None:
     if layers is None:
         return None
 
-    def of(training: Training) -> Cost | None:
+    def of(training: Reported) -> Cost | None:
         unknown = training.cycle > 0 and not training.layers
         return None if unknown else cost(layers, training.layers)
 

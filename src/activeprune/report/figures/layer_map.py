@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 
-from ..gathering import Gathered, Training
+from ..gathering import Gathered, Reported
 from .series import by_layer, over_seeds
 from .style import CROWDED, DOUBLE, FAINT, SINGLE, SMALL, log_ticks, note, per_cent, sheet, styled, title
 
@@ -22,7 +22,7 @@ GAP, MARGIN = 0.12, 0.85  # inches: between two maps, and around all
 DENSITY, DYNAMIC, STATIC = "density (%)", "dynamic DNR (%)", "static DNR (%)"
 SCALES = {DENSITY: "cividis", DYNAMIC: "cividis_r", STATIC: "cividis_r"}  # dark is where most is lost
 
-OfLayers = Callable[[Training], Mapping[str, float]]
+OfLayers = Callable[[Reported], Mapping[str, float]]
 Cells = dict[str, dict[int, dict[str, float]]]  # by variant, cycle and layer
 
 
@@ -67,12 +67,12 @@ def maps(gathered: Gathered) -> dict[str, Cells]:
     return {name: cells for name, cells in found.items() if any(_values(cells))}
 
 
-def _density(training: Training) -> Mapping[str, float]:
+def _density(training: Reported) -> Mapping[str, float]:
     return {name.removesuffix(".weight"): value for name, value in training.layers.items()}
 
 
 def _dead(what: str) -> OfLayers:
-    def of(training: Training) -> Mapping[str, float]:
+    def of(training: Reported) -> Mapping[str, float]:
         found = {} if training.after is None else training.after["unit"]["layers"]
         return {name: layer[what] for name, layer in found.items()}
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...experiment.findings import Spread
-from ..gathering import Gathered, Training
+from ..gathering import Gathered, Reported
 
-Value = Callable[[Training], float | None]
-Track = Callable[[Training], Mapping[float, float]]  # a training's values by time
+Value = Callable[[Reported], float | None]
+Track = Callable[[Reported], Mapping[float, float]]  # a training's values by time
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def along_density(gathered: Gathered, variant: str, value: Value, x: Value | Non
     return [_point(spot.x, [*spot.values.values()]) for spot in spots(gathered, variant, value, x)]
 
 
-def along_time(trainings: Iterable[Training], track: Track) -> list[Point]:
+def along_time(trainings: Iterable[Reported], track: Track) -> list[Point]:
     """A point for each time at which a training has a value; failed trainings are left out."""
     values: dict[float, list[float]] = defaultdict(list)
     for training in trainings:
@@ -96,7 +96,7 @@ def by_epoch(what: str) -> Track:
     }
 
 
-def by_layer(trainings: Iterable[Training], layers: Callable[[Training], Mapping[str, float]]) -> dict[str, float]:
+def by_layer(trainings: Iterable[Reported], layers: Callable[[Reported], Mapping[str, float]]) -> dict[str, float]:
     """Means over seeds of each layer's value, in the order of the layers."""
     values: dict[str, list[float]] = defaultdict(list)
     for training in trainings:
@@ -131,7 +131,7 @@ def some_of(cycles: Sequence[int], most: int) -> list[int]:
     return [cycles[round(place * (len(cycles) - 1) / (most - 1) + 1e-9)] for place in range(most)]
 
 
-def _steps_per_epoch(training: Training) -> float:
+def _steps_per_epoch(training: Reported) -> float:
     last: Mapping[str, Any] | None = training.epochs[-1] if training.epochs else None
     return 1.0 if last is None else last["step"] / (last["epoch"] + 1)
 

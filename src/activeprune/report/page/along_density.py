@@ -13,7 +13,7 @@ from ..cost import Cost, Layer, cost, layers_of_study
 from ..figures.along_density import KINDS, PARTS, aside, reported, within
 from ..figures.reference import accuracies, dynamic_rates
 from ..figures.series import Point, Spot, Value, dead, spots
-from ..gathering import Gathered, Training
+from ..gathering import Gathered, Reported
 from .plots import DENSITY, LOW, Panel, density_axis, draw_published, draw_variant, sheet
 
 STEPS = ((1, 3), (1, 2, 5), range(1, 10), [1 + step / 10 for step in range(90)])  # of a decade
@@ -134,6 +134,6 @@ def _marked(run: Gathered, found: Found) -> list[float]:
     return reported(run, [spot.x for lines in found.values() for spot in lines])
 
 
-def _cost(training: Training, layers: Mapping[str, Layer]) -> Cost | None:
+def _cost(training: Reported, layers: Mapping[str, Layer]) -> Cost | None:
     unknown = training.cycle > 0 and not training.layers
     return None if unknown else cost(layers, training.layers)
