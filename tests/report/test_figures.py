@@ -23,11 +23,12 @@ from activeprune.experiment.runs import Run
 from activeprune.experiment.study import Variant
 from activeprune.report.cost import cost, layers_of_study
 from activeprune.report.figures import FIGURES, caption, drawn, rendered, write_figures
-from activeprune.report.figures.along_density import aside
-from activeprune.report.figures.reference import accuracies, dynamic_rates
-from activeprune.report.figures.series import some_of
-from activeprune.report.figures.style import VARIANTS, per_cent, styled
+from activeprune.report.figures.style import styled
 from activeprune.report.gathering import Gathered, Reported, gathered
+from activeprune.report.looks import VARIANTS
+from activeprune.report.reference import accuracies, aside, dynamic_rates
+from activeprune.report.series import some_of
+from activeprune.report.wording import per_cent
 
 from . import synthetic
 

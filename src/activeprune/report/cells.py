@@ -113,10 +113,3 @@ def difference_text(ours: Spread, theirs: Spread | None) -> str:
     if theirs is None or ours.mean is None or theirs.mean is None:
         return NONE
     return signed(ours.mean - theirs.mean)
-
-
-def printed(theirs: Spread | None) -> str:
-    """With one digit, as the paper prints it."""
-    if theirs is None or theirs.mean is None:
-        return NONE
-    return f"{100 * theirs.mean:.1f}" + ("" if theirs.std is None else f" ± {100 * theirs.std:.1f}")

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 from ..experiment.artifacts import masks_of
@@ -18,6 +19,7 @@ from ..experiment.steps import Measure, Train
 from ..experiment.store import Damaged, Missing, Store
 from ..experiment.study import Study
 
+KINDS = tuple(product(GRANULARITIES, PARTS))  # of dead neurons
 Rates = dict[str, Any]  # of `DeadNeurons.as_dict`
 
 

@@ -6,13 +6,12 @@ from collections.abc import Callable, Mapping
 from itertools import product
 
 from ..experiment.findings import Spread
-from .cells import bare, columns, density_cell, difference_text, number_cell, printed
-from .gathering import Gathered, Rates, Reported
+from .cells import bare, columns, density_cell, difference_text, number_cell
+from .gathering import KINDS, Gathered, Rates, Reported
 from .layout import Origin, Table, cell
 from .published import dead_rates as published_rates
-from .wording import mean_std
+from .wording import mean_std, printed
 
-KINDS = tuple(product(("unit", "channel"), ("static", "dynamic")))
 HEADS = ("variant", "λ", *(f"{of} {what}" for of, what in KINDS), "seeds")
 COUNTED = "unit: every value after an activation is a neuron; channel: a whole map is one"
 

@@ -165,7 +165,7 @@ def worse_with_high_q(table: str, printed: float) -> Statement:
     )
 
 
-def fewer_dead(table: str, printed: str, of: Literal["unit", "channel"]) -> Statement:
+def fewer_dead(table: str, printed: str, of: str) -> Statement:
     """ap_lite has a lower dynamic dead-neuron rate than plain at a printed λ, counted by unit or by channel."""
     cycle, rows = cycle_of(float(printed)), published()[table]["rows"]
     change = rows["ap_lite_q2"][printed] / next(iter(rows.values()))[printed] - 1

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from itertools import product
 
 from ..experiment.study import WITHOUT_AP
-from .cells import bare, cell_text, columns, density_cell, number_cell, printed, spread
+from .cells import bare, cell_text, columns, density_cell, number_cell, spread
 from .gathering import Gathered
 from .layout import Cell, Origin, Table, cell
 from .published import accuracies as published_accuracies
+from .wording import printed
 
 
 def sweep_tables(runs: Sequence[Gathered]) -> list[Table]:

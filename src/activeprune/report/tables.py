@@ -14,7 +14,6 @@ from .cells import (
     difference_text,
     number_cell,
     overlap_text,
-    printed,
     record,
     spread,
 )
@@ -22,11 +21,11 @@ from .differences import paired_rates_table, paired_table, relative_table
 from .gathering import Effort, Gathered
 from .layout import BOLD, Cell, Origin, Piece, Section, Table, cell, csv, latex, markdown
 from .packs import sittings
-from .published import Published
 from .published import accuracies as published_accuracies
+from .published import title_of
 from .rates import dead_table, start_table
 from .sweeps import sweep_tables
-from .wording import NONE, counted, duration
+from .wording import NONE, counted, duration, printed
 
 __all__ = [
     "Section", "Table", "about", "accuracy_table", "csv", "dead_table", "effort_table", "latex", "markdown",
@@ -102,7 +101,7 @@ def paper_table(run: Gathered) -> Table | None:
         return None
     return Table(
         name="paper",
-        title=f"{run.title}: beside the paper's {_name(paper)}",
+        title=f"{run.title}: beside the paper's {title_of(paper.name)}",
         head=("variant", "λ", "here", "paper", "difference", "95 % intervals overlap"),
         rows=tuple(rows),
         notes=(
@@ -158,11 +157,6 @@ def _accuracy_cell(run: Gathered, variant: str, cycle: int, best: float | None) 
     mean = spread(run, variant, cycle).mean
     text, is_best = cell_text(run, variant, cycle), mean is not None and mean == best
     return number_cell(text, Origin(run.title, variant, cycle), bold=is_best)
-
-
-def _name(paper: Published) -> str:
-    """Table 1, ablation resnet20, q sweep vgg19."""
-    return paper.name.replace("table", "table ").replace("_", " ")
 
 
 def _effort_texts(effort: Effort) -> tuple[str, ...]:

@@ -5,18 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
-from ..figures.style import VARIANTS
+from ...experiment.findings import GRANULARITIES, PARTS
 from ..gathering import Gathered, Reported
+from ..looks import VARIANTS
 from ..wording import NONE, counted, duration, percent
 
 TORCH = re.compile(r", torch (\S+)$")
-DEAD = (  # heads of columns, and the rates in them
-    ("dead units in %: dynamic", "unit", "dynamic"),
-    ("static", "unit", "static"),
-    ("dead channels in %: dynamic", "channel", "dynamic"),
-    ("static", "channel", "static"),
+DEAD = tuple(  # heads of columns, and the rates in them
+    (f"dead {of}s in %: {what}" if what == "dynamic" else what, of, what)
+    for of, what in product(GRANULARITIES, reversed(PARTS))
 )
 
 

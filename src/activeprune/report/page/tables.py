@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..figures.style import VARIANTS
 from ..layout import Origin, Piece, Table, plain
+from ..looks import VARIANTS
 from .provenance import anchor
 
 NUMBER = re.compile(r"^[(<]? ?[+−]?\d|^–$|^missing$|^failed$")
