@@ -12,9 +12,10 @@ import pytest
 
 from activeprune.cli import main
 from activeprune.experiment.runs import Run
+from activeprune.report.differences import paired_table
 from activeprune.report.gathering import gathered
+from activeprune.report.rates import dead_table
 from activeprune.report.records import RECORDS
-from activeprune.report.tables import dead_table, paired_table
 from activeprune.report.writing import FILES, write_tables
 
 SMALL = ["--processes", "1", "--quiet", "--set", "cycles=1"]
@@ -42,7 +43,7 @@ def test_tables_are_written_beside_the_run(finished: Path, capsys: pytest.Captur
 
 def test_the_numbers_are_those_of_the_store(finished: Path) -> None:
     run = Run.opened(finished)
-    write_tables([run], finished)
+    write_tables([gathered(run)], finished)
     with (finished / "tables.csv").open() as file:
         read = list(csv.DictReader(file))
     rows = run.rows()

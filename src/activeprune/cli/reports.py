@@ -16,10 +16,11 @@ from ..experiment.files import explained
 from ..experiment.search import folder_name
 from ..report.claims import Claim, claims
 from ..report.comparisons import comparisons, effort_dict
+from ..report.differences import paired_table
 from ..report.gathering import Gathered
 from ..report.live import Following, ended_politely, progress, worked_on
 from ..report.records import write_records
-from ..report.tables import accuracy_table, paired_table, section
+from ..report.tables import accuracy_table, section
 from ..report.writing import told_apart, write_tables
 from .show import AsJson, print_json, show_table, visible
 from .sources import Given, given

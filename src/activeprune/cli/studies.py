@@ -22,7 +22,8 @@ from ..experiment.runs import Run
 from ..experiment.search import WINNER_FILE, Search, started
 from ..extras import need
 from ..report.gathering import Gathered, gathered
-from ..report.tables import accuracy_table, dead_table
+from ..report.rates import dead_table
+from ..report.tables import accuracy_table
 from ..report.wording import counted
 from .progress import clock, density, named, observer
 from .show import AsJson, print_json, print_rich, print_table, show_table

@@ -18,19 +18,13 @@ from .cells import (
     spread,
 )
 from .differences import paired_rates_table, paired_table, relative_table
-from .gathering import Effort, Gathered
-from .layout import BOLD, Cell, Origin, Piece, Section, Table, cell, csv, latex, markdown
-from .packs import sittings
+from .efforts import effort_table, packs_table
+from .gathering import Gathered
+from .layout import BOLD, Cell, Origin, Piece, Section, Table, cell
 from .published import accuracies as published_accuracies
 from .published import title_of
 from .rates import dead_table, start_table
-from .sweeps import sweep_tables
-from .wording import NONE, counted, duration, printed
-
-__all__ = [
-    "Section", "Table", "about", "accuracy_table", "csv", "dead_table", "effort_table", "latex", "markdown",
-    "paired_rates_table", "paired_table", "paper_table", "relative_table", "section", "start_table", "sweep_tables",
-]  # fmt: skip
+from .wording import counted, printed
 
 
 def section(run: Gathered) -> Section:
@@ -112,56 +106,10 @@ def paper_table(run: Gathered) -> Table | None:
     )
 
 
-def effort_table(run: Gathered) -> Table:
-    """Trainings and device time of each variant."""
-    efforts = {variant: (effort, Origin(run.title, variant)) for variant, effort in run.effort.items()}
-    efforts["all together"] = run.in_all, Origin(run.title)
-    notes = ["a training that several variants need is counted for each of them, and once in all together"]
-    if run.machines:
-        notes.append(f"computed on: {', '.join(run.machines)}")
-    return Table(
-        name="effort",
-        title=f"{run.title}: trainings and device time",
-        head=("variant", "trainings", "done", "device time", "a training"),
-        rows=tuple(
-            (cell(name), *(number_cell(text, source) for text in _effort_texts(effort)))
-            for name, (effort, source) in efforts.items()
-        ),
-        notes=tuple(notes),
-    )
-
-
-def packs_table(run: Gathered) -> Table | None:
-    """Where the time of a GPU went; None where no trainings went together."""
-    found, source = sittings(run.work), Origin(run.title)
-    if not found:
-        return None
-    rows = []
-    for one in found:
-        numbers = (str(len(one.packs)), str(one.trainings), duration(one.seconds))
-        shares = (f"{100 * one.in_packs:.0f} %", f"{100 * one.in_steps:.0f} %", f"{one.images_per_second:,.0f}")
-        rows.append((cell(f"{one.began:%Y-%m-%d %H:%M}"), *(number_cell(text, source) for text in numbers + shares)))
-    return Table(
-        name="packs",
-        title=f"{run.title}: trainings that went together on a GPU",
-        head=("began (UTC)", "packs", "trainings", "time", "in packs", "in training steps", "images/s"),
-        rows=tuple(rows),
-        notes=(
-            "time: from the first training to the end of the last; images/s: in training, with all else in that time",
-            "what is in packs but not in steps is evaluation, looks at dead neurons, and what was measured beside them",
-        ),
-    )
-
-
 def _accuracy_cell(run: Gathered, variant: str, cycle: int, best: float | None) -> Cell:
     mean = spread(run, variant, cycle).mean
     text, is_best = cell_text(run, variant, cycle), mean is not None and mean == best
     return number_cell(text, Origin(run.title, variant, cycle), bold=is_best)
-
-
-def _effort_texts(effort: Effort) -> tuple[str, ...]:
-    each = duration(effort.seconds / effort.done) if effort.done else NONE
-    return str(effort.trainings), str(effort.done), duration(effort.seconds), each
 
 
 def _gaps(run: Gathered) -> Iterable[Piece]:

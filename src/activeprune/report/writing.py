@@ -9,20 +9,21 @@ from itertools import count
 from pathlib import Path
 
 from ..experiment.files import explained, write_text
-from ..experiment.runs import Run
 from .claims import claims_table
-from .gathering import Gathered, gathered
+from .differences import paired_table
+from .gathering import Gathered
 from .layout import PREAMBLE, Section, csv, escaped, latex, markdown, safe
+from .rates import dead_table
 from .sweeps import sweep_tables
-from .tables import accuracy_table, dead_table, paired_table, section
+from .tables import accuracy_table, section
 
 RECORDED = {"tables.csv": accuracy_table, "paired.csv": paired_table, "dead_neurons.csv": dead_table}
 FILES = ("tables.md", "tables.tex", *RECORDED)
 
 
-def write_tables(runs: Sequence[Run | Gathered], folder: str | Path) -> tuple[Path, ...]:
+def write_tables(runs: Sequence[Gathered], folder: str | Path) -> tuple[Path, ...]:
     """Writes tables.md, tables.tex and the CSV files that there is something for, and says where they are."""
-    read = told_apart([gathered(run) if isinstance(run, Run) else run for run in runs])
+    read = told_apart(runs)
     made = sections(read)
     texts = {"tables.md": _markdown(made), "tables.tex": _latex(made)}
     for name, make in RECORDED.items():
