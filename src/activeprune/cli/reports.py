@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,21 +11,17 @@ from typing import Annotated, Any
 import typer
 
 from ..core.errors import InputError
-from ..experiment.files import explained
-from ..experiment.search import folder_name
 from ..report.claims import Claim, claims
 from ..report.comparisons import comparisons, effort_dict
 from ..report.differences import paired_table
 from ..report.gathering import Gathered
-from ..report.live import Following, ended_politely, progress, worked_on
+from ..report.live import LiveReport, ended_politely
 from ..report.records import write_records
 from ..report.tables import accuracy_table, section
-from ..report.writing import told_apart, write_tables
+from ..report.writing import FIGURES_FOLDER, draw_figures, draw_page, told_apart, write_tables
 from .show import AsJson, print_json, show_table, visible
 from .sources import Given, given
 from .studies import print_results, told
-
-FIGURES_FOLDER = "figures"
 
 
 def report(
@@ -56,7 +51,17 @@ def report(
             raise InputError("--live follows runs: the records of a report do not change")
         if folder is None:
             raise InputError("--live with several runs: --out DIR is needed, the folder of their page")
-        _watch(sources, folder, every, figures=not no_figures, open_page=open_page)
+        jobs = [one.job for one in sources if one.job is not None]
+        show = _show if open_page else None
+        with ended_politely():
+            LiveReport(
+                jobs,
+                lambda: told_apart(run for one in sources for run in one.runs()),
+                folder,
+                every,
+                not no_figures,
+                show,
+            ).follow()
         return
     per_source = [one.runs() for one in sources]
     read = told_apart(run for runs in per_source for run in runs)
@@ -112,8 +117,8 @@ def _write(read: Sequence[Gathered], folder: Path | None, asked: bool, figures: 
         return None
     try:
         paths = (*write_tables(read, folder), write_records(read, folder))
-        drawn = _draw(read, folder / FIGURES_FOLDER) if figures else []
-        made = _page(read, folder) if page else None
+        drawn = draw_figures(read, folder) if figures else []
+        made = draw_page(read, folder) if page else None
     except InputError as error:
         if asked:
             raise
@@ -129,73 +134,5 @@ def _write(read: Sequence[Gathered], folder: Path | None, asked: bool, figures: 
     return made
 
 
-def _watch(sources: Sequence[Given], folder: Path, every: int, figures: bool, open_page: bool) -> None:
-    """Figures are drawn once, at the end; until then only what is quick is written."""
-    shown = False
-    jobs = [one.job for one in sources if one.job is not None]
-
-    def gathered_now() -> tuple[list[Gathered], str]:
-        read, now = told_apart(run for one in sources for run in one.runs()), _now()
-        missing = sum(training.missing for run in read for training in run.trainings)
-        count = sum(len(run.trainings) for run in read)
-        return read, f"{now}: {count - missing} of {count} reported trainings"
-
-    def tell(page: Path, line: str) -> None:
-        nonlocal shown
-        if not shown:
-            _tell(f"the page is {page}; it follows the run until that is over (Ctrl-C: until now)")
-            shown = True
-            if open_page:
-                _show(page)
-        _tell(line)
-
-    def write() -> None:
-        read, line = gathered_now()
-        write_tables(read, folder)
-        tell(_page(read, folder, (_now(), every)), line)
-
-    def finish() -> None:
-        """First a page that stays, without the printed figures, which take a while: whoever ends this has that."""
-        read, line = gathered_now()
-        tell(_page(read, folder, images=False), line)
-        write_tables(read, folder)
-        write_records(read, folder)
-        _page(read, folder)
-        if figures:
-            _draw(read, folder / FIGURES_FOLDER)
-
-    with ended_politely():
-        Following(
-            lambda: progress(jobs), lambda: worked_on(jobs), write, finish, lambda s: _wait(s), _tell, every
-        ).follow()
-
-
-def _now() -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S")
-
-
-def _tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
-def _wait(seconds: float) -> None:
-    time.sleep(seconds)
-
-
 def _show(page: Path) -> None:
     webbrowser.open(page.resolve().as_uri())
-
-
-def _page(read: Sequence[Gathered], folder: Path, live: tuple[str, int] | None = None, images: bool = True) -> Path:
-    from ..report.page import Live, write_page  # Bokeh takes a second to come
-
-    return write_page(read, folder, None if live is None else Live(*live), images)
-
-
-def _draw(read: Sequence[Gathered], folder: Path) -> list[Path]:
-    """Each run's figures, in a folder of its own where there are several."""
-    from ..report.figures import write_figures  # matplotlib takes a second to come
-
-    with explained("folder", folder):
-        places = [folder / folder_name(run.title) for run in read] if len(read) > 1 else [folder]
-        return [path for run, place in zip(read, places, strict=True) for path in write_figures(run, place)]

@@ -1,4 +1,4 @@
-"""The tables of one or several runs as files."""
+"""The tables, the page and the figures of one or several runs as files."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from itertools import count
 from pathlib import Path
 
 from ..experiment.files import explained, write_text
+from ..experiment.search import folder_name
 from .claims import claims_table
 from .differences import paired_table
 from .gathering import Gathered
@@ -18,6 +19,7 @@ from .sweeps import sweep_tables
 from .tables import accuracy_table, section
 
 RECORDED = {"tables.csv": accuracy_table, "paired.csv": paired_table, "dead_neurons.csv": dead_table}
+FIGURES_FOLDER = "figures"
 FILES = ("tables.md", "tables.tex", *RECORDED)
 
 
@@ -37,6 +39,23 @@ def write_tables(runs: Sequence[Gathered], folder: str | Path) -> tuple[Path, ..
             with explained("file", path):
                 path.unlink(missing_ok=True)
     return tuple(Path(folder) / name for name in texts)
+
+
+def draw_page(runs: Sequence[Gathered], folder: Path, live: tuple[str, int] | None = None, images: bool = True) -> Path:
+    """Writes report.html and says where it is; `live`: when, and after how many seconds to look for another."""
+    from .page import Live, write_page  # Bokeh takes a second to come
+
+    return write_page(runs, folder, None if live is None else Live(*live), images)
+
+
+def draw_figures(runs: Sequence[Gathered], folder: Path) -> list[Path]:
+    """Writes each run's figures into figures/, in a folder of its own where there are several."""
+    from .figures import write_figures  # matplotlib takes a second to come
+
+    below = folder / FIGURES_FOLDER
+    with explained("folder", below):
+        places = [below / folder_name(run.title) for run in runs] if len(runs) > 1 else [below]
+        return [path for run, place in zip(runs, places, strict=True) for path in write_figures(run, place)]
 
 
 def sections(runs: Sequence[Gathered]) -> list[Section]:
