@@ -57,15 +57,6 @@ class Published:
         return None if value is None else Spread(value.mean, value.std, self.runs)
 
 
-def title_of(table: str) -> str:
-    """A table of the paper in words.
-
-    >>> title_of("table1"), title_of("q_sweep_vgg19")
-    ('table 1', 'q sweep vgg19')
-    """
-    return table.replace("table", "table ").replace("_", " ")
-
-
 def cycle_of(percent: float) -> int:
     """The cycle that leaves so many per cent of the weights, the nearest power of 0.8.
 

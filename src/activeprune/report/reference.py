@@ -29,7 +29,7 @@ def accuracies(study: Study) -> tuple[str, dict[str, list[Point]]]:
         return "", {}
     points = _points(found, study)
     tables = dict.fromkeys(found.table_of(variant) for variant in points)
-    return ", ".join(map(published.title_of, tables)), points
+    return ", ".join(name.replace("table", "table ").partition("_")[0] for name in tables), points
 
 
 def dynamic_rates(study: Study) -> dict[str, list[Point]]:

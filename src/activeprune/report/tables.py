@@ -22,7 +22,6 @@ from .efforts import effort_table, packs_table
 from .gathering import Gathered
 from .layout import BOLD, Cell, Origin, Piece, Section, Table, cell
 from .published import accuracies as published_accuracies
-from .published import title_of
 from .rates import dead_table, start_table
 from .wording import counted, printed
 
@@ -93,9 +92,10 @@ def paper_table(run: Gathered) -> Table | None:
             rows.append(row)
     if not rows:
         return None
+    name = paper.name.replace("table", "table ").replace("_", " ")
     return Table(
         name="paper",
-        title=f"{run.title}: beside the paper's {title_of(paper.name)}",
+        title=f"{run.title}: beside the paper's {name}",
         head=("variant", "λ", "here", "paper", "difference", "95 % intervals overlap"),
         rows=tuple(rows),
         notes=(
