@@ -156,7 +156,11 @@ def test_a_curve_of_one_seed_has_no_deviation() -> None:
 def test_titles_layers_and_failures_are_text_and_nothing_else() -> None:
     def spoilt(one: Reported) -> Reported:
         known = replace(one, key=HOSTILE, layers=dict.fromkeys((HOSTILE, "p1"), 0.5) if one.cycle else {})
-        return replace(failed(known), failure={"loss": HOSTILE}) if (one.cycle, one.seed) == (2, 1) else known
+        return (
+            replace(failed(known), failure={"step": 3, "epoch": 0, "lr": 0.03, "loss": HOSTILE})
+            if (one.cycle, one.seed) == (2, 1)
+            else known
+        )
 
     hostile = replace(run("table1", spoilt, **SMALL), title=HOSTILE, machines=(HOSTILE,), imports=(HOSTILE,))
     shown = read(page([hostile, hostile]))
