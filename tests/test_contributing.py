@@ -15,7 +15,7 @@ from activeprune.data import DATASETS
 from activeprune.experiment.reading import read_study
 from activeprune.experiment.study import Variant
 from activeprune.networks import NETWORKS
-from activeprune.report.figures.style import VARIANTS
+from activeprune.report.looks import VARIANTS
 
 ROOT = Path(__file__).parent.parent
 PACKAGE_OF = {"A method": "core.methods", "A network": "networks", "A data set": "data"}

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from activeprune.experiment.reading import read_study
-from activeprune.report.gathering import Gathered, Training, Work
+from activeprune.report.gathering import Gathered, Reported, Work
 
 Values = Mapping[tuple[str, int], Sequence[float | str | None]]  # of a variant and cycle, by seed; in per cent
 
@@ -32,17 +32,17 @@ def _work(variant: str, more: int) -> list[Work]:
     return [Work(f"{variant}-{number}", (variant,), seconds) for number, seconds in enumerate(took)]
 
 
-def _training(variant: str, cycle: int, seed: int, values: Values, dynamic: Values, p: float) -> Training:
+def _training(variant: str, cycle: int, seed: int, values: Values, dynamic: Values, p: float) -> Reported:
     known = {"variant": variant, "cycle": cycle, "seed": seed, "key": f"{variant}{cycle}{seed}"}
     found = _at(values, variant, cycle, seed)
     if found is None:
-        return Training(**known)
+        return Reported(**known)
     if isinstance(found, str):
-        return Training(**known, density=(1 - p) ** cycle, failure=FAILURE)
+        return Reported(**known, density=(1 - p) ** cycle, failure=FAILURE)
     rate = _at(dynamic, variant, cycle, seed)
     kind = {"static": 0.0, "dynamic": 0.0 if rate is None else rate / 100}
     after = None if rate is None else {"unit": kind, "channel": {**kind, "dynamic": kind["dynamic"] / 10}}
-    return Training(**known, density=(1 - p) ** cycle, accuracy=found / 100, after=after)
+    return Reported(**known, density=(1 - p) ** cycle, accuracy=found / 100, after=after)
 
 
 def _at(values: Values, variant: str, cycle: int, seed: int) -> Any:

@@ -8,7 +8,7 @@ from math import exp, sin
 from typing import Any
 
 from activeprune.experiment.reading import read_study
-from activeprune.report.gathering import Gathered, Training, Work
+from activeprune.report.gathering import Gathered, Reported, Work
 
 WEIGHTS = (
     "conv.weight",
@@ -52,11 +52,11 @@ def rates(variant: str, cycle: int, seed: int, at_start: bool = False) -> dict[s
     return {"samples": 100, "unit": of(more), "channel": of(0.05 * more), "unattributed": [], "companions": None}
 
 
-def training(variant: str, cycle: int, seed: int, epochs: int = 100) -> Training:
+def training(variant: str, cycle: int, seed: int, epochs: int = 100) -> Reported:
     density, final = 0.8**cycle, accuracy(variant, cycle, seed)
     after = rates(variant, cycle, seed)
     slope = [1 - exp(-6 * (epoch + 1) / epochs) for epoch in range(epochs)]
-    return Training(
+    return Reported(
         variant=variant,
         cycle=cycle,
         seed=seed,
@@ -91,7 +91,7 @@ def training(variant: str, cycle: int, seed: int, epochs: int = 100) -> Training
     )  # fmt: skip
 
 
-def run(study: str = "table1", change: Callable[[Training], Training] = lambda t: t, **changes: Any) -> Gathered:
+def run(study: str = "table1", change: Callable[[Reported], Reported] = lambda t: t, **changes: Any) -> Gathered:
     """A run of a study whose trainings are all there, unless `change` takes something away from them."""
     read = read_study(study, changes)
     cells = [(v, c, s) for s in read.seeds for v in read.variants for c in (0, *read.reported)]
@@ -99,13 +99,13 @@ def run(study: str = "table1", change: Callable[[Training], Training] = lambda t
     return Gathered(study, read, done, (*map(work, done), Work("behind-all", read.variants, 60.0)), ("a machine",))
 
 
-def work(training: Training) -> Work:
+def work(training: Reported) -> Work:
     return Work(training.key, (training.variant,), None if training.missing else 60.0)
 
 
-def undone(training: Training) -> Training:
-    return Training(training.variant, training.cycle, training.seed, training.key)
+def undone(training: Reported) -> Reported:
+    return Reported(training.variant, training.cycle, training.seed, training.key)
 
 
-def failed(training: Training) -> Training:
+def failed(training: Reported) -> Reported:
     return replace(training, accuracy=None, failure={"step": 3, "epoch": 0, "lr": 0.03, "loss": "nan"})

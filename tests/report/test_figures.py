@@ -24,18 +24,19 @@ from activeprune.experiment.search import started
 from activeprune.experiment.study import Variant
 from activeprune.report.cost import cost, layers_of_study
 from activeprune.report.figures import FIGURES, caption, drawn, rendered, write_figures
-from activeprune.report.figures.along_density import aside
-from activeprune.report.figures.reference import accuracies, dynamic_rates
-from activeprune.report.figures.series import some_of
-from activeprune.report.figures.style import VARIANTS, per_cent, styled
-from activeprune.report.gathering import Gathered, Training, gathered
+from activeprune.report.figures.style import styled
+from activeprune.report.gathering import Gathered, Reported, gathered
+from activeprune.report.looks import VARIANTS
+from activeprune.report.reference import accuracies, aside, dynamic_rates
+from activeprune.report.series import some_of
+from activeprune.report.wording import per_cent
 
 from . import synthetic
 
 FULL = synthetic.run("table1")
 
 
-def extreme(training: Training) -> Training:
+def extreme(training: Reported) -> Reported:
     """A layer that is pruned away, and losses that are 0 or no number."""
     losses = {0: 0.0, 1: float("nan")}
     epochs = tuple({**e, "train_loss": losses.get(training.seed, e["train_loss"])} for e in training.epochs)
@@ -67,7 +68,7 @@ def lines(axes: Axes, colour: str | None = None) -> list[list[tuple[float, float
     return [[(float(x), float(y)) for x, y in zip(*line.get_data(), strict=True)] for line in found]
 
 
-def over_seeds(variant: str, cycle: int, value: Callable[[Training], float]) -> list[float]:
+def over_seeds(variant: str, cycle: int, value: Callable[[Reported], float]) -> list[float]:
     return [value(training) for training in FULL.of(variant, cycle).values()]
 
 

@@ -6,7 +6,6 @@ import shlex
 import signal
 from base64 import b64decode
 from dataclasses import replace
-from functools import partial
 from hashlib import md5
 from itertools import pairwise
 from pathlib import Path
@@ -25,8 +24,8 @@ from activeprune.experiment.reading import read_study
 from activeprune.experiment.runs import Run
 from activeprune.experiment.search import started
 from activeprune.report.figures import FIGURES, caption, rendered
-from activeprune.report.gathering import Gathered, Training, Work, gathered
-from activeprune.report.live import Progress, Watch, ended_politely
+from activeprune.report.gathering import Gathered, Reported, Work, gathered
+from activeprune.report.live import LiveReport, Progress, ended_politely
 from activeprune.report.page import PAGE, Live, page, reproduce, write_page
 from activeprune.report.page.along_density import amount_ticks, dead_neurons
 from activeprune.report.page.arrays import Arrays
@@ -120,7 +119,7 @@ def test_25_cycles_of_6_variants_and_5_seeds_are_well_under_5_megabytes() -> Non
     assert len(page([replace(long, work=behind)]).encode()) < 3.5e6
 
 
-def as_stored(one: Training) -> Training:
+def as_stored(one: Reported) -> Reported:
     def key(*of: object) -> str:
         return md5(repr((one.key, of)).encode()).hexdigest()
 
@@ -156,9 +155,13 @@ def test_a_curve_of_one_seed_has_no_deviation() -> None:
 
 
 def test_titles_layers_and_failures_are_text_and_nothing_else() -> None:
-    def spoilt(one: Training) -> Training:
+    def spoilt(one: Reported) -> Reported:
         known = replace(one, key=HOSTILE, layers=dict.fromkeys((HOSTILE, "p1"), 0.5) if one.cycle else {})
-        return replace(failed(known), failure={"loss": HOSTILE}) if (one.cycle, one.seed) == (2, 1) else known
+        return (
+            replace(failed(known), failure={"step": 3, "epoch": 0, "lr": 0.03, "loss": HOSTILE})
+            if (one.cycle, one.seed) == (2, 1)
+            else known
+        )
 
     hostile = replace(run("table1", spoilt, **SMALL), title=HOSTILE, machines=(HOSTILE,), imports=(HOSTILE,))
     shown = read(page([hostile, hostile]))
@@ -211,7 +214,7 @@ def luminance(colour: str) -> float:
 
 
 def test_a_half_finished_run_says_how_much_is_there() -> None:
-    def half(one: Training) -> Training:
+    def half(one: Reported) -> Reported:
         return failed(one) if (one.cycle, one.seed) == (1, 1) else undone(one) if one.cycle == 2 else one
 
     shown = read(page([run("table1", half, **SMALL)]))
@@ -344,21 +347,21 @@ def test_a_live_page_says_when_it_was_written_and_a_last_one_does_not(small: Gat
     assert "refresh" not in {one.attributes["http-equiv"] for one in shown.having("http-equiv")}
 
 
-def watch(looks: list[set[str]], **given: Any) -> tuple[list[Any], Watch]:
+def watch(looks: list[set[str]], **given: Any) -> tuple[list[Any], LiveReport]:
     """A live report of a run that is seen like this, one after the other, and all that it does."""
     done: list[Any] = []
     seen = iter(looks)
-    asked = {
-        "look": lambda: of(next(seen)),
-        "busy": lambda: True,
-        "write": lambda: done.append("page"),
-        "finish": lambda: done.append("last"),
-        "wait": done.append,
-        "tell": done.append,
-        "every": 3.0,
-        "clock": lambda: 0.0,
+    does = {
+        "look": lambda _: of(next(seen)),
+        "busy": lambda _: True,
+        "write": lambda _: done.append("page"),
+        "finish": lambda _: done.append("last"),
+        "wait": lambda _, seconds: done.append(seconds),
+        "tell": lambda _, line: done.append(line),
+        "clock": lambda _: 0.0,
     }
-    return done, Watch(**{**asked, **{name: partial(do, done) for name, do in given.items()}})
+    asked = {name: lambda _, *more, do=do: do(done, *more) for name, do in given.items()}
+    return done, type("Seen", (LiveReport,), {**does, **asked})([], list, Path(), every=3)
 
 
 def test_a_live_report_is_written_when_there_is_something_new() -> None:
@@ -460,13 +463,13 @@ def test_a_live_report_follows_a_run(tmp_path: Path, capsys, monkeypatch) -> Non
     going.write_study()
     pages = []
 
-    def wait(seconds: float) -> None:
+    def wait(_: LiveReport, seconds: float) -> None:
         assert seconds >= 3
         pages.append(read((tmp_path / "run" / PAGE).read_text()))
         going.go()
 
-    monkeypatch.setattr(reports, "_wait", wait)
-    monkeypatch.setattr(reports, "_now", lambda: "2026-11-16 01:02:03")
+    monkeypatch.setattr(LiveReport, "wait", wait)
+    monkeypatch.setattr(LiveReport, "now", lambda _: "2026-11-16 01:02:03")
     assert main(["report", str(going.out), "--live", "--every", "3", "--no-figures"]) == 0
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].startswith(f"the page is {going.out / PAGE}")
@@ -486,8 +489,8 @@ def test_a_second_interruption_leaves_a_page_that_stays(tmp_path: Path, capsys, 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(reports, "_wait", interrupted)
-    monkeypatch.setattr(reports, "_draw", interrupted)
+    monkeypatch.setattr(LiveReport, "wait", interrupted)
+    monkeypatch.setattr("activeprune.report.live.draw_figures", interrupted)
     assert main(["report", str(going.out), "--live"]) != 0
     assert "writing the last page" in capsys.readouterr().err.splitlines()
     assert read((going.out / PAGE).read_text()).payload["live"] is None
@@ -536,7 +539,7 @@ def test_an_axis_of_amounts_has_ticks_however_narrow_it_is(wide: float) -> None:
 
 
 def test_rates_that_are_all_0_lie_on_the_lower_edge() -> None:
-    def none_dead(one: Training) -> Training:
+    def none_dead(one: Reported) -> Reported:
         after = {of: {**one.after[of], "static": 0.0} for of in ("unit", "channel")}
         return replace(one, after={**one.after, **after})
 

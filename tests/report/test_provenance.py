@@ -15,7 +15,7 @@ from activeprune.cli import main
 from activeprune.experiment.plan import record_of
 from activeprune.experiment.runs import Run
 from activeprune.experiment.steps import Step, Train
-from activeprune.report.gathering import Gathered, Training, gathered
+from activeprune.report.gathering import Gathered, Reported, gathered
 from activeprune.report.page import page
 
 from . import synthetic
@@ -66,10 +66,10 @@ def is_in_provenance(one: Element) -> bool:
     return any(parent.attributes.get("class") == "provenance" for parent in one.around)
 
 
-def stored(name: str, by: float) -> Callable[[Training], Training]:
+def stored(name: str, by: float) -> Callable[[Reported], Reported]:
     """Keys that say whose they are, and accuracies that are those of no other run."""
 
-    def change(one: Training) -> Training:
+    def change(one: Reported) -> Reported:
         key = f"{name}/{one.key}"
         keys = {of: f"{of}/{key}" for of in ("masks", "before", "after")}
         return replace(one, key=key, keys=keys, accuracy=one.accuracy + by * (1 + one.seed / 10))

@@ -13,23 +13,13 @@ from activeprune.experiment.plan import Plan
 from activeprune.report import student
 from activeprune.report.claims import claims_table
 from activeprune.report.comparisons import comparisons
+from activeprune.report.differences import paired_rates_table, paired_table, relative_table
+from activeprune.report.efforts import effort_table
 from activeprune.report.gathering import Gathered
-from activeprune.report.layout import Piece, Source, Table, cell, plain
+from activeprune.report.layout import Origin, Piece, Table, cell, csv, latex, markdown, plain
+from activeprune.report.rates import dead_table, start_table
 from activeprune.report.sweeps import sweep_tables
-from activeprune.report.tables import (
-    accuracy_table,
-    csv,
-    dead_table,
-    effort_table,
-    latex,
-    markdown,
-    paired_rates_table,
-    paired_table,
-    paper_table,
-    relative_table,
-    section,
-    start_table,
-)
+from activeprune.report.tables import accuracy_table, paper_table, section
 from activeprune.report.writing import sections, told_apart
 from tests.report import synthetic
 from tests.report.makers import made
@@ -73,7 +63,7 @@ def test_what_is_missing_or_failed_is_named(run: Gathered) -> None:
     notes = section(run).notes
     assert notes[0].text == "not finished: 7 of 36 reported trainings are missing"
     said = "failed: ap_pro cycle 2 seed 1: loss nan at step 7 (epoch 1, learning rate 0.03)"
-    assert Piece(said, sources=(Source("mine", "ap_pro", 2),)) in notes
+    assert Piece(said, sources=(Origin("mine", "ap_pro", 2),)) in notes
     assert len(notes) == 3
 
 

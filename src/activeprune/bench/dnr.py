@@ -5,8 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from torch import nn
@@ -23,7 +22,7 @@ from ..training.engines import Engines
 from ..training.loop import Entry, train_together
 from ..training.probe import EVERY, PROBED_IMAGES, Probe, Probed, ProbedNetwork, at_once
 from ..training.result import Snapshot
-from .measure import settle
+from .measure import once, settle
 from .train import CIFAR, bench_training, noise
 
 BATCH = 128
@@ -62,10 +61,6 @@ class Row:
     ratio: float
     tracing: float
 
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
-
 
 def run(
     networks: list[str], device: torch.device, batches: int | None, batch: int | None, repeats: int
@@ -98,7 +93,7 @@ def _measured(name: str, subject: Subject, device: torch.device, batches: int, s
     def measuring() -> None:
         dead_neurons(model, masks, images, graph)
 
-    pairs = [(_seconds(plain, device), _seconds(measuring, device)) for _ in range(repeats + 1)][1:]
+    pairs = [(once(plain, device), once(measuring, device)) for _ in range(repeats + 1)][1:]
     return Row(
         network=name,
         images=batches * size,
@@ -125,10 +120,6 @@ class ProbeRow:
     look: float
     between: float
     share: float
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
 
 
 def looks(network: str, replicas: Sequence[int], device: torch.device) -> Iterator[ProbeRow]:
@@ -178,11 +169,3 @@ class _TimedProbe(Probe):
         settle(self._device)
         self.times.append(time.perf_counter() - since)
         return seen
-
-
-def _seconds(work: Callable[[], object], device: torch.device) -> float:
-    settle(device)
-    began = time.perf_counter()
-    work()
-    settle(device)
-    return time.perf_counter() - began

@@ -20,12 +20,17 @@ def seconds(
     for _ in range(repeats + 1):
         if before:
             before()
-        settle(device)
-        begin = time.perf_counter()
-        work()
-        settle(device)
-        times.append(time.perf_counter() - begin)
+        times.append(once(work, device))
     return statistics.median(times[1:])
+
+
+def once(work: Callable[[], object], device: torch.device) -> float:
+    """Wall time of one call."""
+    settle(device)
+    began = time.perf_counter()
+    work()
+    settle(device)
+    return time.perf_counter() - began
 
 
 def peak_extra_bytes(work: Callable[[], object], device: torch.device) -> int | None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import torch
 from torch import nn
@@ -31,10 +30,6 @@ class Row:
     times_faster_than_torch: float
     times_global_magnitude: float | None
     extra_memory: float | None  # peak, as a multiple of the weights' own bytes
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
 
 
 def vgg19_layers() -> list[nn.Module]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,6 +17,7 @@ from ..training.engine import Eager, Engine
 from ..training.engines import Engines
 from ..training.fused_engine import fits
 from ..training.loop import Entry, train_together
+from .measure import settle
 
 CIFAR = 60_000  # images; a sixth of them test, and a tenth of the others are held out
 FEWER = 6_000  # in the same proportions, for engines that would take minutes
@@ -39,10 +40,6 @@ class Row:
     times_eager: float | None
     gibibytes: float
     floor: float | None
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
 
 
 def run(network: str, replicas: Sequence[int], batch: int, device: torch.device) -> Iterator[Row]:
@@ -102,7 +99,7 @@ def _timed(
     watched = _Watched(engine)
 
     def note(*_: object) -> None:
-        _waited(device)
+        settle(device)
         moments.append(time.perf_counter())
         if len(moments) == 1:
             watched.seconds = 0.0
@@ -165,17 +162,12 @@ def _floor(training: Training, device: torch.device) -> float | None:
     source = torch.empty(COPIED, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
     target.copy_(source)
-    _waited(device)
+    settle(device)
     since = time.perf_counter()
     for _ in range(10):
         target.copy_(source)
-    _waited(device)
+    settle(device)
     return float(10 * 2 * COPIED / (time.perf_counter() - since) / moved)
-
-
-def _waited(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
 
 
 def _emptied(device: torch.device) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -37,7 +38,7 @@ def prune(
         rows.append(row)
         print(f"{row.network}: {row.step} {row.seconds:.3f} s", file=sys.stderr, flush=True)
     if as_json:
-        print_json({"machine": machine.described(place), "rows": [row.as_dict() for row in rows]})
+        print_json({"machine": machine.described(place), "rows": [asdict(row) for row in rows]})
         return
     shown = [
         {
@@ -71,7 +72,7 @@ def train(
         rows.append(row)
         print(f"{row.engine} {row.precision} × {row.replicas}: {row.images_per_second:,.0f} images/s", file=sys.stderr)
     if as_json:
-        print_json({"machine": machine.described(place), "rows": [row.as_dict() for row in rows]})
+        print_json({"machine": machine.described(place), "rows": [asdict(row) for row in rows]})
         return
     shown = [
         {
@@ -122,7 +123,7 @@ def dnr(
         list(bench_dnr.looks("resnet20", _counts(replicas), place)) if "resnet20" in (network or ["resnet20"]) else []
     )
     if as_json:
-        found = {"rows": [row.as_dict() for row in rows], "probes": [row.as_dict() for row in looks]}
+        found = {"rows": [asdict(row) for row in rows], "probes": [asdict(row) for row in looks]}
         print_json({"machine": machine.described(place), **found})
         return
     shown = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,19 +11,17 @@ from typing import Annotated, Any
 import typer
 
 from ..core.errors import InputError
-from ..experiment.files import explained
-from ..experiment.search import folder_name
-from ..report.claims import claims
+from ..report.claims import Claim, claims
 from ..report.comparisons import comparisons, effort_dict
+from ..report.differences import paired_table
 from ..report.gathering import Gathered
-from ..report.live import Watch, ended_politely, progress, worked_on
+from ..report.live import LiveReport, ended_politely
 from ..report.records import write_records
-from ..report.tables import accuracy_table, paired_table, section
-from ..report.writing import told_apart, write_tables
+from ..report.tables import accuracy_table, section
+from ..report.writing import FIGURES_FOLDER, draw_figures, draw_page, told_apart, write_tables
 from .show import AsJson, print_json, show_table, visible
-from .sources import Source, Started, source
-
-FIGURES_FOLDER = "figures"
+from .sources import Given, given
+from .studies import print_results, told
 
 
 def report(
@@ -45,42 +42,51 @@ def report(
     as_json: AsJson = False,
 ) -> None:
     """Print what runs found, finished or not, and write tables, figures and one page with both (report.html)."""
-    sources = [source(folder) for folder in folders]
+    sources = [given(folder) for folder in folders]
     folder = out or (sources[0].out if len(sources) == 1 else None)
     if live:
         if as_json or no_page:
             raise InputError("--live writes a page: --json and --no-page do not go with it")
-        started = [one for one in sources if isinstance(one, Started)]
-        if len(started) < len(sources):
+        if any(one.job is None for one in sources):
             raise InputError("--live follows runs: the records of a report do not change")
         if folder is None:
             raise InputError("--live with several runs: --out DIR is needed, the folder of their page")
-        _watch(started, folder, every, figures=not no_figures, open_page=open_page)
+        jobs = [one.job for one in sources if one.job is not None]
+        show = _show if open_page else None
+        with ended_politely():
+            LiveReport(
+                jobs,
+                lambda: told_apart(run for one in sources for run in one.runs()),
+                folder,
+                every,
+                not no_figures,
+                show,
+            ).follow()
         return
-    per_source = [[*one.runs()] for one in sources]
+    per_source = [one.runs() for one in sources]
     read = told_apart(run for runs in per_source for run in runs)
+    named = iter(read)
+    found = [(one, [next(named) for _ in runs]) for one, runs in zip(sources, per_source, strict=True)]
     if as_json:
-        print_json(_told(sources, read))
+        print_json(_told(found, claims(read)))
     else:
-        named = iter(read)
-        for one, runs in zip(sources, per_source, strict=True):
-            _print(one, [next(named) for _ in runs], several=len(sources) > 1)
+        for one, runs in found:
+            _print(one, runs, several=len(sources) > 1)
     page = _write(read, folder, out is not None, not no_figures, not no_page)
     if open_page and page is not None:
         _show(page)
 
 
-def _told(sources: Sequence[Source], read: Sequence[Gathered]) -> dict[str, Any]:
-    """Each source as it tells itself, and what the report adds: of a single one its keys stay where they are."""
-    runs = iter(read)
-    told = []
-    for one in sources:
-        own = one.as_dict()
-        for study in own.get("studies", [own]):
-            study.update(_added(next(runs)))
-        told.append(own)
-    both = {"claims": [claim.as_dict() for claim in claims(read)]}
-    return {**told[0], **both} if len(told) == 1 else {"reports": told, **both}
+def _told(found: Sequence[tuple[Given, Sequence[Gathered]]], made: Sequence[Claim]) -> dict[str, Any]:
+    """What was found, and what the report adds: of a single source the keys stay where they are."""
+    reports = []
+    for one, runs in found:
+        own = told(one.job, runs)
+        for study, run in zip(own.get("studies", [own]), runs, strict=True):
+            study.update(_added(run))
+        reports.append(own)
+    both = {"claims": [claim.as_dict() for claim in made]}
+    return {**reports[0], **both} if len(reports) == 1 else {"reports": reports, **both}
 
 
 def _added(run: Gathered) -> dict[str, Any]:
@@ -93,10 +99,10 @@ def _added(run: Gathered) -> dict[str, Any]:
     }
 
 
-def _print(one: Source, runs: Sequence[Gathered], several: bool) -> None:
+def _print(one: Given, runs: Sequence[Gathered], several: bool) -> None:
     if several:
         print(f"\n{one.out}")
-    one.show()
+    print_results(one.job, runs)
     for run in runs:
         if (table := paired_table(run)) is not None:
             show_table(table)
@@ -111,8 +117,8 @@ def _write(read: Sequence[Gathered], folder: Path | None, asked: bool, figures: 
         return None
     try:
         paths = (*write_tables(read, folder), write_records(read, folder))
-        drawn = _draw(read, folder / FIGURES_FOLDER) if figures else []
-        made = _page(read, folder) if page else None
+        drawn = draw_figures(read, folder) if figures else []
+        made = draw_page(read, folder) if page else None
     except InputError as error:
         if asked:
             raise
@@ -128,71 +134,5 @@ def _write(read: Sequence[Gathered], folder: Path | None, asked: bool, figures: 
     return made
 
 
-def _watch(started: Sequence[Started], folder: Path, every: int, figures: bool, open_page: bool) -> None:
-    """Figures are drawn once, at the end; until then only what is quick is written."""
-    shown = False
-    jobs = [one.job for one in started]
-
-    def gathered_now() -> tuple[list[Gathered], str]:
-        read, now = told_apart(run for one in started for run in one.runs()), _now()
-        missing = sum(training.missing for run in read for training in run.trainings)
-        count = sum(len(run.trainings) for run in read)
-        return read, f"{now}: {count - missing} of {count} reported trainings"
-
-    def told(page: Path, line: str) -> None:
-        nonlocal shown
-        if not shown:
-            _tell(f"the page is {page}; it follows the run until that is over (Ctrl-C: until now)")
-            shown = True
-            if open_page:
-                _show(page)
-        _tell(line)
-
-    def write() -> None:
-        read, line = gathered_now()
-        write_tables(read, folder)
-        told(_page(read, folder, (_now(), every)), line)
-
-    def finish() -> None:
-        """First a page that stays, without the printed figures, which take a while: whoever ends this has that."""
-        read, line = gathered_now()
-        told(_page(read, folder, images=False), line)
-        write_tables(read, folder)
-        write_records(read, folder)
-        _page(read, folder)
-        if figures:
-            _draw(read, folder / FIGURES_FOLDER)
-
-    with ended_politely():
-        Watch(lambda: progress(jobs), lambda: worked_on(jobs), write, finish, lambda s: _wait(s), _tell, every).follow()
-
-
-def _now() -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S")
-
-
-def _tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
-def _wait(seconds: float) -> None:
-    time.sleep(seconds)
-
-
 def _show(page: Path) -> None:
     webbrowser.open(page.resolve().as_uri())
-
-
-def _page(read: Sequence[Gathered], folder: Path, live: tuple[str, int] | None = None, images: bool = True) -> Path:
-    from ..report.page import Live, write_page  # Bokeh takes a second to come
-
-    return write_page(read, folder, None if live is None else Live(*live), images)
-
-
-def _draw(read: Sequence[Gathered], folder: Path) -> list[Path]:
-    """Each run's figures, in a folder of its own where there are several."""
-    from ..report.figures import write_figures  # matplotlib takes a second to come
-
-    with explained("folder", folder):
-        places = [folder / folder_name(run.title) for run in read] if len(read) > 1 else [folder]
-        return [path for run, place in zip(read, places, strict=True) for path in write_figures(run, place)]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,15 +21,14 @@ from ..experiment.reading import assignments
 from ..experiment.runs import Run
 from ..experiment.search import WINNER_FILE, Search, started
 from ..extras import need
-from ..report.gathering import gathered
-from ..report.tables import accuracy_table, dead_table
+from ..report.gathering import Gathered, gathered
+from ..report.rates import dead_table
+from ..report.tables import accuracy_table
 from ..report.wording import counted
 from .progress import clock, named, observer
 from .show import AsJson, print_json, print_rich, print_table, show_table
 
 MOST_PROCESSES = 8  # by default, however many cores there are
-
-Job = Run | Search
 
 
 def run(
@@ -76,8 +76,8 @@ def run(
         need("tensorboard")
     count = processes or (min(os.cpu_count() or 1, MOST_PROCESSES) if job.device == "cpu" else 1)
     if dry_run:
-        found = _looked_ahead(job, count, measure)
-        print_json(found.as_dict()) if as_json else _print_outlook(job, found)
+        ahead = _looked_ahead(job, count, measure)
+        print_json(ahead.as_dict()) if as_json else _print_outlook(job, ahead)
         return 0
     outcome = _gone(job, count, pack, quiet)
     for single in runs_of(job).values():
@@ -85,16 +85,19 @@ def run(
             single.write_csv()
         if tensorboard:
             single.write_tensorboard()
-    print_json(job.as_dict()) if as_json else print_results(job)
-    failures = [*outcome.failed, *_failures(job)]
-    for line in failures if quiet else _failures(job):  # without --quiet the log has told of those of prunings
+    found = found_in(job)
+    print_json(told(job, found)) if as_json else print_results(job, found)
+    lines = {run.title: [one.failed for one in run.trainings if one.failed is not None] for run in found}
+    of_trainings = [f"{of} {line}" if len(found) > 1 else line for of, own in lines.items() for line in own]
+    of_prunings = outcome.failed if quiet else []  # otherwise the log has told of them
+    for line in (*of_prunings, *of_trainings):
         print(f"failed: {line}", file=sys.stderr)
     if not quiet:
         print(f"results are in {job.out}: activeprune report {job.out} prints them again", file=sys.stderr)
-    return 1 if failures or outcome.blocked else 0
+    return 1 if outcome.failed or of_trainings or outcome.blocked else 0
 
 
-def _gone(job: Job, processes: int, pack: int | None, quiet: bool) -> Outcome:
+def _gone(job: Run | Search, processes: int, pack: int | None, quiet: bool) -> Outcome:
     watching = observer(quiet, named(job.plan))
     try:
         return job.go(watching, processes, pack)
@@ -105,7 +108,7 @@ def _gone(job: Job, processes: int, pack: int | None, quiet: bool) -> Outcome:
         watching.close()
 
 
-def runs_of(job: Job) -> dict[str, Run]:
+def runs_of(job: Run | Search) -> dict[str, Run]:
     """The runs of a grid by label, or a single one."""
     return job.runs if isinstance(job, Search) else {"": job}
 
@@ -122,17 +125,7 @@ def _lists(texts: Iterable[str]) -> dict[str, list[Any]]:
     return lists
 
 
-def _failures(job: Job) -> Iterator[str]:
-    for row in job.rows():
-        if (why := row["failure"]) is not None:
-            of = f"{row['study']} " if "study" in row else ""
-            yield (
-                f"{of}{row['variant']} cycle {row['cycle']} seed {row['seed']}: loss {why['loss']} "
-                f"at step {why['step']} (epoch {why['epoch']}, learning rate {why['lr']:.4g})"
-            )
-
-
-def _looked_ahead(job: Job, processes: int, measure: bool) -> Outlook:
+def _looked_ahead(job: Run | Search, processes: int, measure: bool) -> Outlook:
     speeds = speed.known(job.store, job.device)
     if measure:
         for training in unmeasured(job.plan, job.store, speeds):
@@ -140,7 +133,7 @@ def _looked_ahead(job: Job, processes: int, measure: bool) -> Outlook:
     return outlook(job.plan, job.store, speeds, processes)
 
 
-def _print_outlook(job: Job, found: Outlook) -> None:
+def _print_outlook(job: Run | Search, found: Outlook) -> None:
     tree = Tree(f"{job.out}: {_about(job)}")
     among = "variants and studies" if isinstance(job, Search) else "variants"
     trainings = tree.add(
@@ -167,7 +160,7 @@ def _cells(run: Run, variant: str) -> Iterator[str]:
             yield f"cycle {cell.cycle}, λ {lambdas[cell.cycle]:.1%}: {seeds}"
 
 
-def _about(job: Job) -> str:
+def _about(job: Run | Search) -> str:
     if isinstance(job, Search):
         return f"a grid of {len(job.runs)} studies"
     study = job.study
@@ -177,36 +170,50 @@ def _about(job: Job) -> str:
     )
 
 
-def print_results(job: Job) -> None:
-    """The table of a run, or those of a grid and its winner."""
-    for label, single in runs_of(job).items():
-        if label:
-            print(label)
-        _print_run(single)
+def found_in(job: Run | Search) -> list[Gathered]:
+    """What is known now of a run, or of those of a grid, which have their labels in their titles."""
+    if isinstance(job, Run):
+        return [gathered(job)]
+    return [replace(gathered(run), title=f"{job.out.name} {label}") for label, run in job.runs.items()]
+
+
+def told(job: Run | Search | None, found: Sequence[Gathered]) -> dict[str, Any]:
+    """What was found, for JSON; several have `studies`, of a grid with their place in it and their validation accuracy.
+
+    Without a job: what an earlier report wrote down.
+    """
+    own = [run.as_dict() for run in found]
+    if not isinstance(job, Search):
+        return own[0] if len(own) == 1 else {"studies": own}
+    known = job.validation()
+    studies = [
+        {"label": label, "validation": known.get(label), **one} for label, one in zip(job.runs, own, strict=True)
+    ]
+    return {"studies": studies, "best": job.best()}
+
+
+def print_results(job: Run | Search | None, found: Sequence[Gathered]) -> None:
+    """The tables of what was found, and the winner of a grid."""
+    for run in found:
+        _print_run(run)
     if isinstance(job, Search):
-        found = job.validation()
-        ranked = sorted(found, key=lambda label: -found[label])
-        rows = [{"study": label, "validation": f"{100 * found[label]:.2f}"} for label in ranked]
+        known = job.validation()
+        ranked = sorted(known, key=lambda label: -known[label])
+        rows = [{"study": label, "validation": f"{100 * known[label]:.2f}"} for label in ranked]
         if rows:
             print_table(rows, title="mean validation accuracy in % of the studies that are finished")
             print(f"best by validation accuracy: {ranked[0]} (written to {job.out / WINNER_FILE})")
 
 
-def _print_run(run: Run) -> None:
-    found = gathered(run)
-    for table in (accuracy_table(found), dead_table(found)):
+def _print_run(run: Gathered) -> None:
+    """Accuracies, dead neurons, and where AP had fewer negative weights to choose from than its share."""
+    for table in (accuracy_table(run), dead_table(run)):
         if table is not None:
             show_table(table)
-    for line in _shortfalls(run):
-        print(line)
-
-
-def _shortfalls(run: Run) -> Iterator[str]:
-    """Where AP had fewer negative weights to choose from than its share."""
-    for row in run.rows():
-        if row["shortfall"]:
-            instead = "others that moved least" if row["variant"] == "solo" else f"by {run.study.method.name}"
-            yield (
-                f"{row['variant']} cycle {row['cycle']} seed {row['seed']}: "
-                f"AP's rule was {row['shortfall']} weights short; as many were removed {instead}"
+    for one in run.trainings:
+        if one.shortfall:
+            instead = "others that moved least" if one.variant == "solo" else f"by {run.study.method.name}"
+            print(
+                f"{one.variant} cycle {one.cycle} seed {one.seed}: "
+                f"AP's rule was {one.shortfall} weights short; as many were removed {instead}"
             )

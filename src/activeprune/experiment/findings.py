@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from itertools import product
 from statistics import fmean, stdev
 from typing import Any
 
 from ..core.errors import InputError
-from .chains import Cell
+from ..training.result import Failure
 from .plan import Plan, probe_part, record_of
 from .steps import Train
 from .store import Store
@@ -19,6 +19,10 @@ from .store import Store
 Row = dict[str, Any]
 
 DNR = "dnr_"  # begins the names of dead-neuron rates
+GRANULARITIES, PARTS = (
+    ("unit", "channel"),
+    ("static", "dynamic"),
+)  # what is counted as a neuron, and the ways to be dead
 
 
 class Rows(list[Row]):
@@ -81,6 +85,7 @@ def rows_of(plan: Plan, store: Store) -> Rows:
     for cell in plan.cells:
         record = record_of(store, cell.training.key) or {}
         pruned = (None if cell.masks is None else record_of(store, cell.masks.key)) or {}
+        looked = {when: step for when, step in (("before", cell.before), ("after", cell.after)) if step is not None}
         rows.append(
             {
                 "variant": cell.variant,
@@ -92,21 +97,21 @@ def rows_of(plan: Plan, store: Store) -> Rows:
                 "failure": record.get("failure"),
                 "key": cell.training.key,
                 **{name: pruned.get(name) for name in ("alive", "by_method", "by_rule", "shortfall")},
-                **_dead(cell, store),
+                **dead_of({when: record_of(store, step.key) for when, step in looked.items()}),
             }
         )
     return rows
 
 
-def _dead(cell: Cell, store: Store) -> Row:
-    """The dead-neuron rates of a cell, None where they are still missing."""
-    row: Row = {}
-    for when, step in (("before", cell.before), ("after", cell.after)):
-        if step is not None:
-            record = record_of(store, step.key) or {}
-            for of, what in product(("unit", "channel"), ("static", "dynamic", "total")):
-                row[f"{DNR}{when}_{of}_{what}"] = record.get(of, {}).get(what)
-    return row
+def dead_of(measured: Mapping[str, Mapping[str, Any] | None]) -> Row:
+    """Dead-neuron rates of a row by when they were measured, None where they are still missing."""
+    kinds = product(measured.items(), GRANULARITIES, (*PARTS, "total"))
+    return {f"{DNR}{when}_{of}_{what}": (found or {}).get(of, {}).get(what) for (when, found), of, what in kinds}
+
+
+def how_failed(failure: Mapping[str, Any]) -> str:
+    """The failure of a row in a few words."""
+    return str(Failure(**failure))
 
 
 def probe_lines(plan: Plan, store: Store) -> Iterator[Row]:
@@ -119,7 +124,7 @@ def probe_lines(plan: Plan, store: Store) -> Iterator[Row]:
         for seen in json.loads(store.get(cell.training.key, probe_part(every)))["probed"]:
             if "unit" not in seen:  # a network without activations that can be dead
                 continue
-            rates = {f"{of}_{what}": seen[of][what] for of in ("unit", "channel") for what in ("static", "dynamic")}
+            rates = {f"{of}_{what}": seen[of][what] for of, what in product(GRANULARITIES, PARTS)}
             yield {**where, "step": seen["step"], **rates}
 
 

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from ..core.errors import InputError
 from ..core.masks import Masks
@@ -48,10 +47,6 @@ class Job(ABC):
     @abstractmethod
     def rows(self) -> Rows:
         """What was found so far, one row a cell and seed."""
-
-    @abstractmethod
-    def as_dict(self) -> dict[str, Any]:
-        """What was found so far, for JSON."""
 
     @abstractmethod
     def is_written(self) -> bool:

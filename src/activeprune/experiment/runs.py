@@ -47,11 +47,6 @@ class Run(Job):
         """What was found so far, one row a cell and seed."""
         return rows_of(self.plan, self.store)
 
-    def as_dict(self) -> dict[str, Any]:
-        """The study and its cells, for JSON."""
-        cells = [cell.as_dict() for cell in summaries(self.rows())]
-        return {"study": self.study.model_dump(mode="json"), "cells": cells}
-
     def write_study(self) -> None:
         """The study as it is run, and where its store is, so that the folder says what it is."""
         write_text(self.out / STUDY_FILE, written(self.study))

@@ -56,14 +56,6 @@ class Search(Job):
         """What was found so far, one row a study, cell and seed."""
         return Rows({"study": label, **row} for label, run in self.runs.items() for row in run.rows())
 
-    def as_dict(self) -> dict[str, Any]:
-        """Every study with its cells, its place in the grid and its validation accuracy, for JSON."""
-        found = self.validation()
-        studies = [
-            {"label": label, "validation": found.get(label), **run.as_dict()} for label, run in self.runs.items()
-        ]
-        return {"studies": studies, "best": self.best()}
-
     def write_study(self) -> None:
         """All studies first, so that none of them tidies away what another needs, then a list of them."""
         for run in self.runs.values():

@@ -8,7 +8,7 @@ from typing import Any
 from ..experiment.findings import Spread
 from .comparisons import by_seed
 from .gathering import Gathered
-from .layout import Cell, Source, cell
+from .layout import Cell, Origin, cell
 from .published import Published
 from .statistics import interval
 from .wording import NONE, mean_std, percent, signed
@@ -35,10 +35,10 @@ def density_cell(run: Gathered, variant: str, cycle: int, text: str) -> Cell:
     found = {one: run.density(one, cycle) for one in (variant, *run.study.variants)}
     known = next((found[one] for one in run.study.variants if found[one] is not None), None)
     having = [one for one in found if known is not None and found[one] == known]
-    return cell(text, sources=[Source(run.title, one, cycle) for one in having[:1]])
+    return cell(text, sources=[Origin(run.title, one, cycle) for one in having[:1]])
 
 
-def number_cell(text: str, *sources: Source, bold: bool = False) -> Cell:
+def number_cell(text: str, *sources: Origin, bold: bool = False) -> Cell:
     """A number that leads to what it rests on; where there is nothing to say, nothing is behind it."""
     return cell(text, bold, () if text == NONE else sources)
 
@@ -113,10 +113,3 @@ def difference_text(ours: Spread, theirs: Spread | None) -> str:
     if theirs is None or ours.mean is None or theirs.mean is None:
         return NONE
     return signed(ours.mean - theirs.mean)
-
-
-def printed(theirs: Spread | None) -> str:
-    """With one digit, as the paper prints it."""
-    if theirs is None or theirs.mean is None:
-        return NONE
-    return f"{100 * theirs.mean:.1f}" + ("" if theirs.std is None else f" ± {100 * theirs.std:.1f}")

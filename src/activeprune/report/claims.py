@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
+from ..experiment.findings import GRANULARITIES
 from .gathering import Gathered
 from .layout import Table, cell
 from .paper import published
@@ -89,7 +90,7 @@ def checks() -> Mapping[str, tuple[Check, ...]]:
             fewer_dead(f"dynamic_dnr_{network}", printed, of)
             for network in ("resnet20", "vgg19")
             for printed in ("80", "20.9")
-            for of in ("unit", "channel")
+            for of in GRANULARITIES
         ),
         "section 4": (no_more_trainings,),
     }

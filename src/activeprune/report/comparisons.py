@@ -8,10 +8,10 @@ from statistics import fmean
 from typing import Any
 
 from ..experiment.study import WITHOUT_AP, Study, Variant, rewinds
-from .gathering import Gathered, Training
+from .gathering import Gathered, Reported
 from .statistics import Paired, paired, together
 
-Value = Callable[[Training], float | None]
+Value = Callable[[Reported], float | None]
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,12 @@ def fair(study: Study, variant: Variant, against: Variant) -> bool:
     return rewinds(study.which_chain, variant) == rewinds(study.which_chain, against)
 
 
-def accuracy(training: Training) -> float | None:
+def accuracy(training: Reported) -> float | None:
     """On test images, if it is there."""
     return training.accuracy
 
 
-def dead_units(training: Training) -> float | None:
+def dead_units(training: Reported) -> float | None:
     """The dynamic dead-neuron rate by unit after training, if it was measured."""
     return None if training.after is None else float(training.after["unit"]["dynamic"])
 

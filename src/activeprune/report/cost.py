@@ -13,6 +13,7 @@ from torch.overrides import TorchFunctionMode
 
 from ..core.prunable import standard_names
 from ..experiment.study import Study
+from .gathering import Reported
 
 BYTES_OF_A_WEIGHT = 4  # float32
 CHANNEL_AXIS: dict[Any, int] = {F.linear: -1, F.conv1d: 1, F.conv2d: 1, F.conv3d: 1}  # of what comes out
@@ -57,6 +58,18 @@ def cost(layers: Mapping[str, Layer], densities: Mapping[str, float]) -> Cost:
         weights=sum(layer.weights * shares[name] for name, layer in layers.items()),
         multiply_adds=sum(layer.multiply_adds * shares[name] for name, layer in layers.items()),
     )
+
+
+def axes(layers: Mapping[str, Layer]) -> dict[str, Callable[[Reported], float | None]]:
+    """What the network of a training costs, by name; None where its masks are not known."""
+
+    def known(training: Reported) -> Cost | None:
+        return None if training.cycle > 0 and not training.layers else cost(layers, training.layers)
+
+    return {
+        "alive weights": lambda training: None if (at := known(training)) is None else at.weights,
+        "multiply-adds for one image": lambda training: None if (at := known(training)) is None else at.multiply_adds,
+    }
 
 
 def layers_of(model: nn.Module, shape: Shape) -> dict[str, Layer]:

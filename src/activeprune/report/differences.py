@@ -9,7 +9,7 @@ from ..experiment.study import WITHOUT_AP
 from .cells import bare, columns, density_cell, number_cell
 from .comparisons import Comparison, comparisons, dead_units
 from .gathering import Gathered
-from .layout import Cell, Source, Table, cell
+from .layout import Cell, Origin, Table, cell
 from .published import Published
 from .published import accuracies as published_accuracies
 from .wording import MINUS, counted, percent, probability, signed, span
@@ -103,9 +103,9 @@ def _named(made: Iterable[Comparison]) -> str:
     return ", ".join(dict.fromkeys(f"{one.variant} {MINUS} {one.against}" for one in made))
 
 
-def _sides(run: Gathered, one: Comparison) -> tuple[Source, ...]:
+def _sides(run: Gathered, one: Comparison) -> tuple[Origin, ...]:
     """What a difference is taken between."""
-    return tuple(Source(run.title, variant, one.cycle) for variant in (one.variant, one.against))
+    return tuple(Origin(run.title, variant, one.cycle) for variant in (one.variant, one.against))
 
 
 def _flat(one: Comparison) -> dict[str, Any]:

@@ -6,22 +6,25 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 from ..experiment.artifacts import masks_of
 from ..experiment.chains import Cell, planned_density
 from ..experiment.files import read_json
+from ..experiment.findings import GRANULARITIES, PARTS, Row, dead_of, how_failed, summaries
 from ..experiment.plan import MASKS, Plan, behind, probe_part, record_of
 from ..experiment.runs import RUN_FILE, Run
 from ..experiment.steps import Measure, Train
 from ..experiment.store import Damaged, Missing, Store
 from ..experiment.study import Study
 
+KINDS = tuple(product(GRANULARITIES, PARTS))  # of dead neurons
 Rates = dict[str, Any]  # of `DeadNeurons.as_dict`
 
 
 @dataclass(frozen=True)
-class Training:
+class Reported:
     """A training that a table reports, and all that is known of it.
 
     Accuracies are fractions. `accuracy` is None where it is missing or where the training failed; then `failure` says
@@ -45,11 +48,25 @@ class Training:
     provenance: Mapping[str, Any] = field(default_factory=dict)
     keys: Mapping[str, str] = field(default_factory=dict)  # of its masks and of what was measured of it
     damaged: bool = False  # something is in the store, but not what was put there
+    shortfall: int = 0  # weights that AP's rule could not find in the pruning before it
 
     @property
     def missing(self) -> bool:
         """Whether it has not been done yet."""
         return self.accuracy is None and self.failure is None
+
+    @property
+    def failed(self) -> str | None:
+        """Which one it is and how it failed, None where it did not."""
+        if self.failure is None:
+            return None
+        return f"{self.variant} cycle {self.cycle} seed {self.seed}: {how_failed(self.failure)}"
+
+    @property
+    def row(self) -> Row:
+        """What is summed up of it, as `rows_of` reads it from a store."""
+        told = {name: getattr(self, name) for name in ("variant", "cycle", "seed", "density", "accuracy", "failure")}
+        return told | dead_of({when: getattr(self, when) for when in ("before", "after") if when in self.keys})
 
 
 @dataclass(frozen=True)
@@ -94,18 +111,18 @@ class Gathered:
 
     title: str
     study: Study
-    trainings: tuple[Training, ...]
+    trainings: tuple[Reported, ...]
     work: tuple[Work, ...]
     machines: tuple[str, ...]
     imports: tuple[str, ...] = ()  # modules that had to be imported before the study could be read
 
-    def of(self, variant: str, cycle: int) -> dict[int, Training]:
+    def of(self, variant: str, cycle: int) -> dict[int, Reported]:
         """The trainings of a cell by seed."""
         return self._cells.get((variant, cycle), {})
 
     @cached_property
-    def _cells(self) -> dict[tuple[str, int], dict[int, Training]]:
-        found: dict[tuple[str, int], dict[int, Training]] = {}
+    def _cells(self) -> dict[tuple[str, int], dict[int, Reported]]:
+        found: dict[tuple[str, int], dict[int, Reported]] = {}
         for training in self.trainings:
             found.setdefault((training.variant, training.cycle), {})[training.seed] = training
         return found
@@ -139,6 +156,11 @@ class Gathered:
         """All that are reported, the dense network's 0 among them."""
         return tuple(sorted({training.cycle for training in self.trainings}))
 
+    def as_dict(self) -> dict[str, Any]:
+        """The study and its cells, for JSON."""
+        cells = [cell.as_dict() for cell in summaries(training.row for training in self.trainings)]
+        return {"study": self.study.model_dump(mode="json"), "cells": cells}
+
 
 def gathered(run: Run) -> Gathered:
     """What the store of a run has, finished or not."""
@@ -159,11 +181,12 @@ def _imports(run: Run) -> tuple[str, ...]:
     return tuple(map(str, read_json(path, "imports")["imports"])) if path.is_file() else ()
 
 
-def _training(cell: Cell, plan: Plan, store: Store) -> Training:
+def _training(cell: Cell, plan: Plan, store: Store) -> Reported:
     something = store.has_something(cell.training.key)  # until it is read: what is damaged may be set aside then
     known = record_of(store, cell.training.key)
     record = known or {}
-    return Training(
+    pruned = (None if cell.masks is None else record_of(store, cell.masks.key)) or {}
+    return Reported(
         variant=cell.variant,
         cycle=cell.cycle,
         seed=cell.seed,
@@ -184,6 +207,7 @@ def _training(cell: Cell, plan: Plan, store: Store) -> Training:
             if step is not None
         },
         damaged=known is None and something,
+        shortfall=pruned.get("shortfall") or 0,
     )
 
 
@@ -200,7 +224,7 @@ def _looks(training: Train, plan: Plan, store: Store) -> tuple[Mapping[str, Any]
 
 def _in_all(seen: Mapping[str, Any]) -> dict[str, Any]:
     """What was seen of the whole network; its layers, at every look, would be most of a report."""
-    rates = {of: {what: seen[of][what] for what in ("static", "dynamic")} for of in ("unit", "channel")}
+    rates = {of: {what: seen[of][what] for what in PARTS} for of in GRANULARITIES}
     return {"step": seen["step"], **rates}
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 
-class Source(NamedTuple):
+class Origin(NamedTuple):
     """Trainings of a run, which is named by its title: those that a variant reports of a cycle.
 
     Without a cycle all that the variant's numbers rest on, reported or not; without a variant all of the run.
@@ -26,7 +26,7 @@ class Piece(NamedTuple):
 
     text: str
     bold: bool = False
-    sources: tuple[Source, ...] = ()
+    sources: tuple[Origin, ...] = ()
 
 
 Cell = tuple[Piece, ...]
@@ -61,7 +61,7 @@ class Section:
     notes: tuple[Piece, ...] = ()
 
 
-def cell(text: str, bold: bool = False, sources: Iterable[Source] = ()) -> Cell:
+def cell(text: str, bold: bool = False, sources: Iterable[Origin] = ()) -> Cell:
     """Of one piece."""
     return (Piece(text, bold, tuple(sources)),)
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from pathlib import Path
 
 from ..core.errors import InputError
 from ..experiment.files import in_use
 from ..experiment.jobs import Job
+from .gathering import Gathered
+from .records import write_records
+from .writing import draw_figures, draw_page, write_tables
 
 SHARE = 4  # times as long as it wrote a live report waits: the cores are for the run
 NOBODY = "nobody is working on this run now"
@@ -26,35 +31,24 @@ class Progress:
     over: bool
 
 
-def progress(jobs: Iterable[Job]) -> Progress:
-    """Of several runs together."""
-    left = [job.plan.todo(job.store) for job in jobs]
-    missing = frozenset(step.key for todo in left for step in todo.missing)
-    return Progress(missing, all(len(todo.missing) == len(todo.blocked) for todo in left))
-
-
-def worked_on(jobs: Iterable[Job]) -> bool:
-    """Whether a process is at one of them."""
-    return any(in_use(job.out) for job in jobs)
-
-
-@dataclass
-class Watch:
-    """What a live report looks at, and what it does.
-
-    `write` makes a page that waits for the next one, `finish` the last one and all that goes with it. `wait` takes
-    seconds, `tell` a line for whoever watches; `busy` says whether somebody works on the run.
+class LiveReport:
+    """The tables and the page of runs in a folder. Figures are drawn once, at the end; until then only what is quick
+    is written. `show` is told of the first page.
     """
 
-    look: Callable[[], Progress]
-    busy: Callable[[], bool]
-    write: Callable[[], None]
-    finish: Callable[[], None]
-    wait: Callable[[float], None]
-    tell: Callable[[str], None]
-    every: float
-    clock: Callable[[], float] = time.monotonic
-    _told: set[str] = field(default_factory=set)
+    def __init__(
+        self,
+        jobs: Sequence[Job],
+        read: Callable[[], list[Gathered]],
+        folder: Path,
+        every: int,
+        figures: bool = True,
+        show: Callable[[Path], object] | None = None,
+    ) -> None:
+        self.jobs, self.read, self.folder, self.every = jobs, read, folder, every
+        self.figures, self.show = figures, show
+        self._shown = False
+        self._told: set[str] = set()
 
     def follow(self) -> None:
         """Writes whenever less is missing than before, until the run is over or interrupted, and then once more.
@@ -89,6 +83,58 @@ class Watch:
         if line not in self._told:
             self._told.add(line)
             self.tell(line)
+
+    def look(self) -> Progress:
+        """What is missing of all runs together."""
+        left = [job.plan.todo(job.store) for job in self.jobs]
+        missing = frozenset(step.key for todo in left for step in todo.missing)
+        return Progress(missing, all(len(todo.missing) == len(todo.blocked) for todo in left))
+
+    def busy(self) -> bool:
+        """Whether a process is at one of them."""
+        return any(in_use(job.out) for job in self.jobs)
+
+    def wait(self, seconds: float) -> None:
+        """Until the next look."""
+        time.sleep(seconds)
+
+    def clock(self) -> float:
+        """Seconds since some time."""
+        return time.monotonic()
+
+    def tell(self, line: str) -> None:
+        """Says something to whoever watches."""
+        print(line, file=sys.stderr, flush=True)
+
+    def now(self) -> str:
+        """The time as a page says it."""
+        return time.strftime("%Y-%m-%d %H:%M:%S")
+
+    def write(self) -> None:
+        """Tables, and a page that waits for the next one."""
+        runs = self.read()
+        write_tables(runs, self.folder)
+        self._tell_of(runs, draw_page(runs, self.folder, (self.now(), self.every)))
+
+    def finish(self) -> None:
+        """First a page that stays, without the printed figures, which take a while: whoever ends this has that."""
+        runs = self.read()
+        self._tell_of(runs, draw_page(runs, self.folder, images=False))
+        write_tables(runs, self.folder)
+        write_records(runs, self.folder)
+        draw_page(runs, self.folder)
+        if self.figures:
+            draw_figures(runs, self.folder)
+
+    def _tell_of(self, runs: Sequence[Gathered], page: Path) -> None:
+        if not self._shown:
+            self.tell(f"the page is {page}; it follows the run until that is over (Ctrl-C: until now)")
+            self._shown = True
+            if self.show is not None:
+                self.show(page)
+        missing = sum(training.missing for run in runs for training in run.trainings)
+        count = sum(len(run.trainings) for run in runs)
+        self.tell(f"{self.now()}: {count - missing} of {count} reported trainings")
 
 
 @contextmanager

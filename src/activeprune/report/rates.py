@@ -6,17 +6,16 @@ from collections.abc import Callable, Mapping
 from itertools import product
 
 from ..experiment.findings import Spread
-from .cells import bare, columns, density_cell, difference_text, number_cell, printed
-from .gathering import Gathered, Rates, Training
-from .layout import Source, Table, cell
+from .cells import bare, columns, density_cell, difference_text, number_cell
+from .gathering import KINDS, Gathered, Rates, Reported
+from .layout import Origin, Table, cell
 from .published import dead_rates as published_rates
-from .wording import mean_std
+from .wording import mean_std, printed
 
-KINDS = tuple(product(("unit", "channel"), ("static", "dynamic")))
 HEADS = ("variant", "λ", *(f"{of} {what}" for of, what in KINDS), "seeds")
 COUNTED = "unit: every value after an activation is a neuron; channel: a whole map is one"
 
-When = Callable[[Training], Rates | None]
+When = Callable[[Reported], Rates | None]
 
 
 def dead_table(run: Gathered) -> Table | None:
@@ -29,7 +28,7 @@ def dead_table(run: Gathered) -> Table | None:
         trainings = run.of(variant, cycle)
         rates, started = _spreads(trainings, _after), _spreads(trainings, _before)
         theirs = None if paper is None else paper.spread(variant, cycle)
-        ours, source = rates["unit_dynamic"], Source(run.title, variant, cycle)
+        ours, source = rates["unit_dynamic"], Origin(run.title, variant, cycle)
         row = [cell(variant), density_cell(run, variant, cycle, bare(heads[cycle]))]
         row += [number_cell(text, source) for text in _texts(rates)]
         if paper is not None:
@@ -57,7 +56,7 @@ def start_table(run: Gathered) -> Table | None:
         return None
     rows = []
     for variant, (cycle, head) in product(run.study.variants, columns(run).items()):
-        source, rates = Source(run.title, variant, cycle), _spreads(run.of(variant, cycle), _before)
+        source, rates = Origin(run.title, variant, cycle), _spreads(run.of(variant, cycle), _before)
         texts = (number_cell(text, source) for text in _texts(rates))
         rows.append((cell(variant), density_cell(run, variant, cycle, bare(head)), *texts))
     return Table(
@@ -73,15 +72,15 @@ def start_table(run: Gathered) -> Table | None:
     )
 
 
-def _after(training: Training) -> Rates | None:
+def _after(training: Reported) -> Rates | None:
     return training.after
 
 
-def _before(training: Training) -> Rates | None:
+def _before(training: Reported) -> Rates | None:
     return training.before
 
 
-def _spreads(trainings: Mapping[int, Training], when: When) -> dict[str, Spread]:
+def _spreads(trainings: Mapping[int, Reported], when: When) -> dict[str, Spread]:
     found = [rates for one in trainings.values() if (rates := when(one)) is not None]
     return {f"{of}_{what}": Spread.of([rates[of][what] for rates in found]) for of, what in KINDS}
 

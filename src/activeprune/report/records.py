@@ -14,16 +14,17 @@ from pydantic import TypeAdapter
 
 from ..core.errors import InputError
 from ..experiment.files import explained, write_bytes
+from ..experiment.findings import how_failed
 from ..experiment.own import asked_for
 from ..experiment.reading import parsed, written
-from .gathering import Gathered, Training, Work
+from .gathering import Gathered, Reported, Work
 
 RECORDS = "records.json.gz"
 FORMAT = 2  # the first had sums instead of the work behind them
 CELL = ("variant", "cycle", "seed")
 LARGEST = 200_000_000  # bytes, unfolded: the 300 trainings of table 1 are 6 million
 
-_TRAININGS, _WORK = TypeAdapter(tuple[Training, ...]), TypeAdapter(tuple[Work, ...])
+_TRAININGS, _WORK = TypeAdapter(tuple[Reported, ...]), TypeAdapter(tuple[Work, ...])
 _TEXTS = TypeAdapter(tuple[str, ...])
 
 
@@ -74,12 +75,18 @@ def _told(run: Gathered) -> dict[str, Any]:
     }
 
 
-def _fields(training: Training) -> dict[str, Any]:
+def _fields(training: Reported) -> dict[str, Any]:
+    """A shortfall only where there is one, which is rare."""
     own = {field.name: getattr(training, field.name) for field in fields(training)}
+    if not training.shortfall:
+        del own["shortfall"]
     return own | {"epochs": _columns(training.epochs)}
 
 
 def _run(told: Mapping[str, Any], where: str) -> Gathered:
+    for one in told["trainings"]:
+        if one["failure"] is not None:
+            how_failed(one["failure"])  # or what is there instead is an error
     trainings = [{**one, "epochs": _rows(one["epochs"]), "looks": tuple(one["looks"])} for one in told["trainings"]]
     return Gathered(
         title=_TEXTS.validate_python([told["title"]])[0],

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from .cells import number_cell
 from .comparisons import by_seed, comparisons
 from .gathering import Gathered
-from .layout import Cell, Source, cell, plain
+from .layout import Cell, Origin, cell, plain
 from .paper import published
 from .published import SHARE, cycle_of, differences, experiment_of
 from .statistics import Interval, Paired, paired
@@ -40,7 +40,7 @@ class Finding:
     claimed: Interval | None = None
     count: str = ""
     other: tuple[str, ...] = ()
-    sources: tuple[Source, ...] = ()
+    sources: tuple[Origin, ...] = ()
 
     @property
     def status(self) -> Status:
@@ -127,7 +127,7 @@ class Statement:
             base=fmean(base[seed] for seed in found.values),
             claimed=self.claimed,
             other=differences(run.study, published()[self.table].get("training_of", self.table)),
-            sources=tuple(Source(of.title, variant, cycle) for of, variant, cycle in (first, second)),
+            sources=tuple(Origin(of.title, variant, cycle) for of, variant, cycle in (first, second)),
         )
 
 
@@ -165,7 +165,7 @@ def worse_with_high_q(table: str, printed: float) -> Statement:
     )
 
 
-def fewer_dead(table: str, printed: str, of: Literal["unit", "channel"]) -> Statement:
+def fewer_dead(table: str, printed: str, of: str) -> Statement:
     """ap_lite has a lower dynamic dead-neuron rate than plain at a printed λ, counted by unit or by channel."""
     cycle, rows = cycle_of(float(printed)), published()[table]["rows"]
     change = rows["ap_lite_q2"][printed] / next(iter(rows.values()))[printed] - 1
@@ -186,7 +186,7 @@ def no_more_trainings(runs: Sequence[Gathered]) -> list[Finding]:
             lite, base = (run.effort[variant].trainings for variant in ("ap_lite", "plain"))
             status: Status = "holds" if lite <= base else "fails"
             told = f"counted: {lite} trainings against {base}"
-            sources = tuple(Source(run.title, variant) for variant in ("ap_lite", "plain"))
+            sources = tuple(Origin(run.title, variant) for variant in ("ap_lite", "plain"))
             found.append(Finding(says, status, run.title, count=told, sources=sources))
     return found or [Finding(says)]
 

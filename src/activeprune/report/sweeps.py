@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from itertools import product
 
 from ..experiment.study import WITHOUT_AP
-from .cells import bare, cell_text, columns, density_cell, number_cell, printed, spread
+from .cells import bare, cell_text, columns, density_cell, number_cell, spread
 from .gathering import Gathered
-from .layout import Cell, Source, Table, cell
+from .layout import Cell, Origin, Table, cell
 from .published import accuracies as published_accuracies
+from .wording import printed
 
 
 def sweep_tables(runs: Sequence[Gathered]) -> list[Table]:
@@ -44,5 +45,5 @@ def _swept(run: Gathered, variant: str, cycle: int, best: bool) -> Cell:
     paper = published_accuracies(run.study)
     theirs = paper.spread(variant, cycle) if paper is not None and paper.name.startswith("q_sweep") else None
     best = best and spread(run, variant, cycle).mean is not None
-    own = number_cell(cell_text(run, variant, cycle), Source(run.title, variant, cycle), bold=best)
+    own = number_cell(cell_text(run, variant, cycle), Origin(run.title, variant, cycle), bold=best)
     return own if theirs is None else (*own, *cell(f" ({printed(theirs)})"))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import product
-from typing import Any
 
 from .cells import (
     bare,
@@ -15,24 +14,16 @@ from .cells import (
     difference_text,
     number_cell,
     overlap_text,
-    printed,
     record,
     spread,
 )
 from .differences import paired_rates_table, paired_table, relative_table
-from .gathering import Effort, Gathered
-from .layout import BOLD, Cell, Piece, Section, Source, Table, cell, csv, latex, markdown
-from .packs import sittings
-from .published import Published
+from .efforts import effort_table, packs_table
+from .gathering import Gathered
+from .layout import BOLD, Cell, Origin, Piece, Section, Table, cell
 from .published import accuracies as published_accuracies
 from .rates import dead_table, start_table
-from .sweeps import sweep_tables
-from .wording import NONE, counted, duration
-
-__all__ = [
-    "Section", "Table", "about", "accuracy_table", "csv", "dead_table", "effort_table", "latex", "markdown",
-    "paired_rates_table", "paired_table", "paper_table", "relative_table", "section", "start_table", "sweep_tables",
-]  # fmt: skip
+from .wording import counted, printed
 
 
 def section(run: Gathered) -> Section:
@@ -89,7 +80,7 @@ def paper_table(run: Gathered) -> Table | None:
     rows = []
     for variant, cycle in product(run.study.variants, heads):
         if (theirs := paper.spread(variant, cycle)) is not None:
-            ours, source = spread(run, variant, cycle), Source(run.title, variant, cycle)
+            ours, source = spread(run, variant, cycle), Origin(run.title, variant, cycle)
             row = (
                 cell(variant),
                 density_cell(run, variant, cycle, bare(heads[cycle])),
@@ -101,9 +92,10 @@ def paper_table(run: Gathered) -> Table | None:
             rows.append(row)
     if not rows:
         return None
+    name = paper.name.replace("table", "table ").replace("_", " ")
     return Table(
         name="paper",
-        title=f"{run.title}: beside the paper's {_name(paper)}",
+        title=f"{run.title}: beside the paper's {name}",
         head=("variant", "λ", "here", "paper", "difference", "95 % intervals overlap"),
         rows=tuple(rows),
         notes=(
@@ -114,61 +106,10 @@ def paper_table(run: Gathered) -> Table | None:
     )
 
 
-def effort_table(run: Gathered) -> Table:
-    """Trainings and device time of each variant."""
-    efforts = {variant: (effort, Source(run.title, variant)) for variant, effort in run.effort.items()}
-    efforts["all together"] = run.in_all, Source(run.title)
-    notes = ["a training that several variants need is counted for each of them, and once in all together"]
-    if run.machines:
-        notes.append(f"computed on: {', '.join(run.machines)}")
-    return Table(
-        name="effort",
-        title=f"{run.title}: trainings and device time",
-        head=("variant", "trainings", "done", "device time", "a training"),
-        rows=tuple(
-            (cell(name), *(number_cell(text, source) for text in _effort_texts(effort)))
-            for name, (effort, source) in efforts.items()
-        ),
-        notes=tuple(notes),
-    )
-
-
-def packs_table(run: Gathered) -> Table | None:
-    """Where the time of a GPU went; None where no trainings went together."""
-    found, source = sittings(run.work), Source(run.title)
-    if not found:
-        return None
-    rows = []
-    for one in found:
-        numbers = (str(len(one.packs)), str(one.trainings), duration(one.seconds))
-        shares = (f"{100 * one.in_packs:.0f} %", f"{100 * one.in_steps:.0f} %", f"{one.images_per_second:,.0f}")
-        rows.append((cell(f"{one.began:%Y-%m-%d %H:%M}"), *(number_cell(text, source) for text in numbers + shares)))
-    return Table(
-        name="packs",
-        title=f"{run.title}: trainings that went together on a GPU",
-        head=("began (UTC)", "packs", "trainings", "time", "in packs", "in training steps", "images/s"),
-        rows=tuple(rows),
-        notes=(
-            "time: from the first training to the end of the last; images/s: in training, with all else in that time",
-            "what is in packs but not in steps is evaluation, looks at dead neurons, and what was measured beside them",
-        ),
-    )
-
-
 def _accuracy_cell(run: Gathered, variant: str, cycle: int, best: float | None) -> Cell:
     mean = spread(run, variant, cycle).mean
     text, is_best = cell_text(run, variant, cycle), mean is not None and mean == best
-    return number_cell(text, Source(run.title, variant, cycle), bold=is_best)
-
-
-def _name(paper: Published) -> str:
-    """Table 1, ablation resnet20, q sweep vgg19."""
-    return paper.name.replace("table", "table ").replace("_", " ")
-
-
-def _effort_texts(effort: Effort) -> tuple[str, ...]:
-    each = duration(effort.seconds / effort.done) if effort.done else NONE
-    return str(effort.trainings), str(effort.done), duration(effort.seconds), each
+    return number_cell(text, Origin(run.title, variant, cycle), bold=is_best)
 
 
 def _gaps(run: Gathered) -> Iterable[Piece]:
@@ -179,10 +120,5 @@ def _gaps(run: Gathered) -> Iterable[Piece]:
     for key in dict.fromkeys(one.key for one in run.trainings if one.damaged):
         yield Piece(f"damaged in the store, and missing here: {key}; the same `activeprune run` computes it again")
     for one in run.trainings:
-        if (why := one.failure) is not None:
-            text = f"failed: {one.variant} cycle {one.cycle} seed {one.seed}: {_reason(why)}"
-            yield Piece(text, sources=(Source(run.title, one.variant, one.cycle),))
-
-
-def _reason(why: Mapping[str, Any]) -> str:
-    return f"loss {why.get('loss')} at step {why.get('step')} (epoch {why.get('epoch')}, learning rate {why.get('lr')})"
+        if one.failed is not None:
+            yield Piece(f"failed: {one.failed}", sources=(Origin(run.title, one.variant, one.cycle),))

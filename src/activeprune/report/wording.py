@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import floor, log10
+
 from ..experiment.findings import Spread
 from .statistics import Interval
 
@@ -18,11 +20,29 @@ def percent(fraction: float) -> str:
     return f"{100 * fraction:.{1 if fraction >= 0.0995 else 2}f} %"
 
 
+def per_cent(density: float) -> str:
+    """In two digits.
+
+    >>> [per_cent(d) for d in (1.0, 0.4096, 0.0859, 0.008)]
+    ['100', '41', '8.6', '0.8']
+    """
+    number = 100 * density
+    digits = max(1 - floor(log10(number)), 0) if number < 99.5 else 0
+    return f"{number:.{digits}f}".rstrip("0").rstrip(".") if digits else f"{number:.0f}"
+
+
 def mean_std(spread: Spread) -> str:
     """In per cent, without a deviation where there is one seed."""
     if spread.mean is None:
         return "missing"
     return f"{100 * spread.mean:.2f}" + ("" if spread.std is None else f" ± {100 * spread.std:.2f}")
+
+
+def printed(theirs: Spread | None) -> str:
+    """With one digit, as the paper prints it."""
+    if theirs is None or theirs.mean is None:
+        return NONE
+    return f"{100 * theirs.mean:.1f}" + ("" if theirs.std is None else f" ± {100 * theirs.std:.1f}")
 
 
 def signed(fraction: float | None, digits: int = 2) -> str:

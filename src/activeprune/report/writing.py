@@ -1,4 +1,4 @@
-"""The tables of one or several runs as files."""
+"""The tables, the page and the figures of one or several runs as files."""
 
 from __future__ import annotations
 
@@ -9,20 +9,23 @@ from itertools import count
 from pathlib import Path
 
 from ..experiment.files import explained, write_text
-from ..experiment.runs import Run
+from ..experiment.search import folder_name
 from .claims import claims_table
-from .gathering import Gathered, gathered
+from .differences import paired_table
+from .gathering import Gathered
 from .layout import PREAMBLE, Section, csv, escaped, latex, markdown, safe
+from .rates import dead_table
 from .sweeps import sweep_tables
-from .tables import accuracy_table, dead_table, paired_table, section
+from .tables import accuracy_table, section
 
 RECORDED = {"tables.csv": accuracy_table, "paired.csv": paired_table, "dead_neurons.csv": dead_table}
+FIGURES_FOLDER = "figures"
 FILES = ("tables.md", "tables.tex", *RECORDED)
 
 
-def write_tables(runs: Sequence[Run | Gathered], folder: str | Path) -> tuple[Path, ...]:
+def write_tables(runs: Sequence[Gathered], folder: str | Path) -> tuple[Path, ...]:
     """Writes tables.md, tables.tex and the CSV files that there is something for, and says where they are."""
-    read = told_apart([gathered(run) if isinstance(run, Run) else run for run in runs])
+    read = told_apart(runs)
     made = sections(read)
     texts = {"tables.md": _markdown(made), "tables.tex": _latex(made)}
     for name, make in RECORDED.items():
@@ -36,6 +39,23 @@ def write_tables(runs: Sequence[Run | Gathered], folder: str | Path) -> tuple[Pa
             with explained("file", path):
                 path.unlink(missing_ok=True)
     return tuple(Path(folder) / name for name in texts)
+
+
+def draw_page(runs: Sequence[Gathered], folder: Path, live: tuple[str, int] | None = None, images: bool = True) -> Path:
+    """Writes report.html and says where it is; `live`: when, and after how many seconds to look for another."""
+    from .page import Live, write_page  # Bokeh takes a second to come
+
+    return write_page(runs, folder, None if live is None else Live(*live), images)
+
+
+def draw_figures(runs: Sequence[Gathered], folder: Path) -> list[Path]:
+    """Writes each run's figures into figures/, in a folder of its own where there are several."""
+    from .figures import write_figures  # matplotlib takes a second to come
+
+    below = folder / FIGURES_FOLDER
+    with explained("folder", below):
+        places = [below / folder_name(run.title) for run in runs] if len(runs) > 1 else [below]
+        return [path for run, place in zip(runs, places, strict=True) for path in write_figures(run, place)]
 
 
 def sections(runs: Sequence[Gathered]) -> list[Section]:

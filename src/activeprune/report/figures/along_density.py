@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import pairwise, product
-from math import exp, isclose, log
+from collections.abc import Mapping
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullLocator
 
-from ..cost import BYTES_OF_A_WEIGHT, Cost, cost, layers_of_study
-from ..gathering import Gathered, Training
-from .reference import accuracies, dynamic_rates
-from .series import Point, Value, along_density, dead, densities, over_seeds
+from ..cost import BYTES_OF_A_WEIGHT, layers_of_study
+from ..cost import axes as cost_axes
+from ..gathering import KINDS, Gathered
+from ..reference import accuracies, aside, dynamic_rates, within
+from ..series import Point, Value, by_variant, dead, remarks, reported
 from .style import DOUBLE, GREY, SMALL, density_axis, draw_published, draw_variant, legend, note, sheet, styled
 
-BESIDE = 0.011  # of the axis between points at the same density, where there is room
-WITHIN = 0.45  # of the way to the next density: no point stands nearer to another one than to its own
-NARROW = 1.5  # the least range of densities that this is meant for
-NEAR = 1.06  # densities that differ by less are the same: the paper prints 5.72 % for 0.8¹³ = 5.50 %
 APART = "What the paper counts as a neuron\nis open, so the rates that it prints\nhave a scale of their own."
-KINDS = ("unit", "channel")
-PARTS = ("static", "dynamic")
 DECADE = 10
 
 
@@ -49,7 +42,7 @@ def accuracy(gathered: Gathered) -> Figure | None:
 @styled()
 def dead_neurons(gathered: Gathered) -> Figure | None:
     """Static and dynamic dead-neuron rates at the end of training against density, of units and of channels."""
-    found = {(of, what): _by_variant(gathered, dead(of, what)) for of, what in product(KINDS, PARTS)}
+    found = {(of, what): _by_variant(gathered, dead(of, what)) for of, what in KINDS}
     variants = found["unit", "static"]
     if not variants:
         return None
@@ -84,16 +77,7 @@ def size_and_operations(gathered: Gathered) -> Figure | None:
     layers = layers_of_study(gathered.study)
     if layers is None:
         return None
-
-    def of(training: Training) -> Cost | None:
-        unknown = training.cycle > 0 and not training.layers
-        return None if unknown else cost(layers, training.layers)
-
-    places: dict[str, Value] = {
-        "alive weights": lambda training: None if (at := of(training)) is None else at.weights,
-        "multiply-adds for one image": lambda training: None if (at := of(training)) is None else at.multiply_adds,
-    }
-    found = {name: _by_variant(gathered, lambda training: training.accuracy, x) for name, x in places.items()}
+    found = {name: _by_variant(gathered, lambda one: one.accuracy, x) for name, x in cost_axes(layers).items()}
     variants = found["alive weights"]
     if not variants:
         return None
@@ -109,39 +93,8 @@ def size_and_operations(gathered: Gathered) -> Figure | None:
     return figure
 
 
-def remarks(gathered: Gathered) -> str:
-    """How many seeds a mean is of, what a band is, and what is not in it."""
-    failed = sum(training.failure is not None for training in gathered.trainings)
-    missing = sum(training.missing for training in gathered.trainings)
-    seeds = over_seeds(gathered)
-    parts = [seeds if seeds == "one seed" else f"{seeds}, band: ± sample standard deviation"]
-    parts += [f"{failed} of {len(gathered.trainings)} trainings failed and are left out"] if failed else []
-    parts += [f"{missing} of {len(gathered.trainings)} trainings are still missing"] if missing else []
-    return "; ".join(parts)
-
-
 def _by_variant(gathered: Gathered, value: Value, x: Value | None = None) -> dict[str, list[Point]]:
-    found = {variant: along_density(gathered, variant, value, x) for variant in gathered.study.variants}
-    return {variant: points for variant, points in found.items() if points}
-
-
-def within(printed: Mapping[str, list[Point]], marked: list[float]) -> dict[str, list[Point]]:
-    """Printed points at densities that the run has come to."""
-    known = {
-        variant: [point for point in points if point.x * NEAR > min(marked)] for variant, points in printed.items()
-    }
-    return {variant: points for variant, points in known.items() if points}
-
-
-def aside(marked: Sequence[float], turns: int) -> float:
-    """The factor by which each of so many printed points at one density is moved aside of the one before.
-
-    >>> round(aside([1.0, 0.64, 0.08], 3), 3), round(aside([1.0, 0.8, 0.1], 12), 3)
-    (0.973, 0.992)
-    """
-    usual = log(max(max(marked) / min(marked), NARROW)) * BESIDE
-    gaps = [log(high / low) for low, high in pairwise(sorted(marked))]
-    return exp(-min([usual, *(WITHIN * gap / turns for gap in gaps if turns)]))
+    return {variant: [spot.point for spot in found] for variant, found in by_variant(gathered, value, x).items()}
 
 
 def _draw(axes: Axes, found: Mapping[str, list[Point]]) -> None:
@@ -153,16 +106,6 @@ def _draw_published(axes: Axes, printed: Mapping[str, list[Point]], step: float 
     """`step`: the factor by which each variant in its turn is moved aside."""
     for turn, (variant, points) in enumerate(printed.items(), 1):
         draw_published(axes, variant, points, shift=step**turn)
-
-
-def reported(gathered: Gathered, places: Sequence[float]) -> list[float]:
-    """The densities to mark among those where something is drawn; those that differ by less than a rounding are one."""
-    marked: list[float] = []
-    for density in densities(gathered):
-        known = any(isclose(place, density) for place in places)
-        if known and not any(isclose(density, other, rel_tol=2e-3) for other in marked):
-            marked.append(density)
-    return marked
 
 
 def _places(found: Mapping[str, list[Point]]) -> list[float]:

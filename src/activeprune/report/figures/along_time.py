@@ -8,9 +8,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ..gathering import Gathered
-from .along_density import remarks
-from .series import Point, Track, along_time, by_epoch, dead_in_training, some_of
-from .style import DOUBLE, SHORT_ENTRY, SINGLE, above, draw, log_ticks, note, per_cent, shades, sheet, styled, title
+from ..series import Point, Track, along_time, by_epoch, dead_in_training, remarks, some_of
+from ..wording import per_cent
+from .style import DOUBLE, SHORT_ENTRY, SINGLE, above, draw, log_ticks, note, shades, sheet, styled, title
 
 START = 0.1  # of a training: what rises steeply there would leave no room for the rest
 FROM_BELOW = ("validation accuracy (%)",)

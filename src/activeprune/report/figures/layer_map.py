@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from math import ceil
 
 import numpy as np
@@ -10,20 +10,18 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 
-from ..gathering import Gathered, Training
-from .series import by_layer, over_seeds
-from .style import CROWDED, DOUBLE, FAINT, SINGLE, SMALL, log_ticks, note, per_cent, sheet, styled, title
+from ..gathering import Gathered
+from ..layers import DENSITY, DYNAMIC, STATIC, Cells, layer_names, maps, values_of
+from ..series import over_seeds
+from ..wording import per_cent
+from .style import CROWDED, DOUBLE, FAINT, SINGLE, SMALL, log_ticks, note, sheet, styled, title
 
 TALLEST, HIGHEST_CELL, LINE = 6.6, 0.12, 0.095  # inches: all maps together, a cell, a line of small type
 CHARACTER, BAR = 0.055, 0.6  # inches: of a layer's name, and the scale of colours
 THIN, CELL_WITH_LINES = 0.25, 0.07  # points: lines between cells; inches: smaller cells have none
 COLUMN_EVERY = 0.25  # inches between the middles of two labels
 GAP, MARGIN = 0.12, 0.85  # inches: between two maps, and around all
-DENSITY, DYNAMIC, STATIC = "density (%)", "dynamic DNR (%)", "static DNR (%)"
 SCALES = {DENSITY: "cividis", DYNAMIC: "cividis_r", STATIC: "cividis_r"}  # dark is where most is lost
-
-OfLayers = Callable[[Training], Mapping[str, float]]
-Cells = dict[str, dict[int, dict[str, float]]]  # by variant, cycle and layer
 
 
 @styled()
@@ -58,44 +56,8 @@ def layers(gathered: Gathered) -> Figure | None:
     return figure
 
 
-def maps(gathered: Gathered) -> dict[str, Cells]:
-    """What is known of the layers; no map that is 0 everywhere."""
-    quantities: dict[str, OfLayers] = {DENSITY: _density, DYNAMIC: _dead("dynamic"), STATIC: _dead("static")}
-    found = {name: _cells(gathered, of) for name, of in quantities.items()}
-    for by in found[DENSITY].values():
-        by[0] = dict.fromkeys(layer_names(found[DENSITY]), 1.0)
-    return {name: cells for name, cells in found.items() if any(_values(cells))}
-
-
-def _density(training: Training) -> Mapping[str, float]:
-    return {name.removesuffix(".weight"): value for name, value in training.layers.items()}
-
-
-def _dead(what: str) -> OfLayers:
-    def of(training: Training) -> Mapping[str, float]:
-        found = {} if training.after is None else training.after["unit"]["layers"]
-        return {name: layer[what] for name, layer in found.items()}
-
-    return of
-
-
-def _cells(gathered: Gathered, of: OfLayers) -> Cells:
-    cells = {v: {c: by_layer(gathered.of(v, c).values(), of) for c in gathered.cycles} for v in gathered.study.variants}
-    known = {variant: {c: layers for c, layers in by.items() if layers} for variant, by in cells.items()}
-    return {variant: by for variant, by in known.items() if by}
-
-
-def layer_names(cells: Cells) -> list[str]:
-    """In the order of the network."""
-    return [*dict.fromkeys(name for by in cells.values() for layers in by.values() for name in layers)]
-
-
-def _values(cells: Cells) -> list[float]:
-    return [100 * value for by in cells.values() for layers in by.values() for value in layers.values()]
-
-
 def _norm(name: str, cells: Cells) -> Normalize:
-    values = _values(cells)
+    values = values_of(cells)
     if name != DENSITY:
         return Normalize(min(values), max(*values, min(values) + 1e-9))
     return LogNorm(min(*(value for value in values if value > 0), 50.0), 100.0, clip=True)

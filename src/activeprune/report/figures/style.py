@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from textwrap import wrap
 from threading import RLock
 from typing import Any
@@ -20,7 +19,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedFormatter, FixedLocator, FuncFormatter, LogLocator, NullLocator
 
-from .series import Point
+from ..looks import VARIANTS
+from ..series import Point
+from ..wording import per_cent
 
 SINGLE, DOUBLE = 3.4, 7.0  # inches: the width of one column of a printed page, and of two
 SMALL, NORMAL = 6.5, 7.5  # points
@@ -63,26 +64,6 @@ STYLE: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True)
-class Look:
-    """How a variant is drawn, in colour and without."""
-
-    label: str
-    colour: str
-    marker: str
-    line: Any  # as matplotlib names it, or offset and lengths of dashes
-
-
-VARIANTS = {  # colours of Okabe and Ito
-    "plain": Look("plain", "#000000", "o", "-"),
-    "plain_rewind": Look("plain, rewound", "#009E73", "s", "--"),
-    "ap_lite": Look("AP-Lite", "#0072B2", "^", (0, (5, 1, 1, 1))),
-    "ap_pro": Look("AP-Pro", "#D55E00", "D", "-"),
-    "ap_lite_literal": Look("AP-Lite, literal", "#56B4E9", "X", ":"),
-    "no_rewind": Look("AP-Lite, not rewound", "#CC79A7", "v", "--"),
-    "solo": Look("AP-Lite, AP alone", "#E69F00", "P", (0, (3, 1, 1, 1, 1, 1))),
-}
-
 _ONE_AT_A_TIME = RLock()  # matplotlib's settings are those of the whole process
 
 
@@ -122,17 +103,6 @@ def log_ticks(axis: Axis) -> None:
     axis.set_major_locator(LogLocator(10, subs=(1.0, 2.0, 5.0)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_locator(NullLocator())
-
-
-def per_cent(density: float) -> str:
-    """In two digits.
-
-    >>> [per_cent(d) for d in (1.0, 0.4096, 0.0859, 0.008)]
-    ['100', '41', '8.6', '0.8']
-    """
-    number = 100 * density
-    digits = max(1 - math.floor(math.log10(number)), 0) if number < 99.5 else 0
-    return f"{number:.{digits}f}".rstrip("0").rstrip(".") if digits else f"{number:.0f}"
 
 
 def draw(axes: Axes, points: Sequence[Point], scale: float = 1.0, **look: Any) -> None:

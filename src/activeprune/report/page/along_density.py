@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import product
 from math import ceil, floor, log10
 from typing import Any
 
 from bokeh.models import DataRange1d, FixedTicker, Range1d
 
-from ..cost import Cost, Layer, cost, layers_of_study
-from ..figures.along_density import KINDS, PARTS, aside, reported, within
-from ..figures.reference import accuracies, dynamic_rates
-from ..figures.series import Point, Spot, Value, dead, spots
-from ..gathering import Gathered, Training
+from ..cost import axes as cost_axes
+from ..cost import layers_of_study
+from ..gathering import KINDS, Gathered
+from ..reference import accuracies, aside, dynamic_rates, within
+from ..series import Point, Spot, by_variant, dead, reported
 from .plots import DENSITY, LOW, Panel, density_axis, draw_published, draw_variant, sheet
 
 STEPS = ((1, 3), (1, 2, 5), range(1, 10), [1 + step / 10 for step in range(90)])  # of a decade
@@ -23,7 +22,7 @@ Found = dict[str, list[Spot]]
 
 def accuracy(run: Gathered) -> list[Panel]:
     """Test accuracy against density, and the paper's points a little to the right of theirs."""
-    found = _by_variant(run, lambda training: training.accuracy)
+    found = by_variant(run, lambda training: training.accuracy)
     if not found:
         return []
     marked = _marked(run, found)
@@ -34,7 +33,7 @@ def accuracy(run: Gathered) -> list[Panel]:
 
 def dead_neurons(run: Gathered) -> list[Panel]:
     """Static and dynamic rates of units and channels; the paper's have a scale of their own."""
-    found = {(of, what): _by_variant(run, dead(of, what)) for of, what in product(KINDS, PARTS)}
+    found = {(of, what): by_variant(run, dead(of, what)) for of, what in KINDS}
     if not found["unit", "static"]:
         return []
     marked = _marked(run, found["unit", "static"])
@@ -53,13 +52,9 @@ def size_and_operations(run: Gathered) -> list[Panel]:
     layers = layers_of_study(run.study)
     if layers is None:
         return []
-    places: dict[str, Value] = {
-        "alive weights": lambda training: None if (at := _cost(training, layers)) is None else at.weights,
-        "multiply-adds for one image": lambda t: None if (at := _cost(t, layers)) is None else at.multiply_adds,
-    }
     panels = []
-    for name, x in places.items():
-        if found := _by_variant(run, lambda training: training.accuracy, x):
+    for name, x in cost_axes(layers).items():
+        if found := by_variant(run, lambda training: training.accuracy, x):
             plot = sheet(name, "test accuracy (%)", LOW + 30, x_axis_type="log")
             numbers = [spot.x for lines in found.values() for spot in lines]
             plot.x_range = DataRange1d(range_padding=0.06)
@@ -125,15 +120,5 @@ def _draw(plot: Any, found: Found) -> None:
         draw_variant(plot, variant, lines)
 
 
-def _by_variant(run: Gathered, value: Value, x: Value | None = None) -> Found:
-    found = {variant: spots(run, variant, value, x) for variant in run.study.variants}
-    return {variant: lines for variant, lines in found.items() if lines}
-
-
 def _marked(run: Gathered, found: Found) -> list[float]:
     return reported(run, [spot.x for lines in found.values() for spot in lines])
-
-
-def _cost(training: Training, layers: Mapping[str, Layer]) -> Cost | None:
-    unknown = training.cycle > 0 and not training.layers
-    return None if unknown else cost(layers, training.layers)

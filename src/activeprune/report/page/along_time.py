@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from ..figures.series import Point, Track, along_time, by_epoch, dead_in_training
+from ...experiment.findings import GRANULARITIES
 from ..gathering import Gathered
+from ..series import Track, along_time, by_epoch, dead_in_training, some_of
 from .arrays import Arrays
 from .plots import LOW, Panel, around_visible, draw_chosen, log_ticks, sheet
 
@@ -25,20 +25,10 @@ def learning_curves(run: Gathered, arrays: Arrays) -> list[Panel]:
 def dead_neurons_in_training(run: Gathered, arrays: Arrays) -> list[Panel]:
     """Dynamic rates by epoch."""
     return [
-        *_curves(run, arrays, "dynamic DNR, units (%)", dead_in_training("unit", "dynamic"), 100.0),
-        *_curves(run, arrays, "dynamic DNR, channels (%)", dead_in_training("channel", "dynamic"), 100.0),
+        panel
+        for of in GRANULARITIES
+        for panel in _curves(run, arrays, f"dynamic DNR, {of}s (%)", dead_in_training(of, "dynamic"), 100.0)
     ]
-
-
-def thinned(points: Sequence[Point], most: int = MOST_POINTS) -> list[Point]:
-    """At most so many, evenly spread, the first and the last among them.
-
-    >>> [point.x for point in thinned([Point(x, 0.0, None) for x in range(100)], 4)]
-    [0, 33, 66, 99]
-    """
-    if len(points) <= most:
-        return [*points]
-    return [points[round(place * (len(points) - 1) / (most - 1))] for place in range(most)]
 
 
 def _curves(
@@ -50,7 +40,7 @@ def _curves(
         data = f"{name}/{variant}"
         last: dict[str, list[Any]] = {}
         for cycle in run.cycles:
-            if points := thinned(along_time(run.of(variant, cycle).values(), track)):
+            if points := some_of(along_time(run.of(variant, cycle).values(), track), MOST_POINTS):
                 last = {
                     "x": [point.x for point in points],
                     "mean": [scale * point.mean for point in points],

@@ -19,9 +19,9 @@ from ...experiment.plan import probe_part
 from ...experiment.reading import written
 from ...experiment.study import Study
 from ..cells import bare, columns
-from ..figures.reference import accuracies, dynamic_rates
-from ..figures.style import VARIANTS
 from ..gathering import Gathered
+from ..looks import VARIANTS
+from ..reference import accuracies, dynamic_rates
 from ..tables import about
 from ..wording import counted, duration
 from ..writing import sections, told_apart

@@ -12,9 +12,8 @@ from markupsafe import Markup
 from matplotlib.collections import QuadMesh
 
 from ..figures import FIGURES, caption, rendered
-from ..figures.along_density import remarks
-from ..figures.series import over_seeds
 from ..gathering import Gathered
+from ..series import over_seeds, remarks
 from .along_density import accuracy, dead_neurons, size_and_operations
 from .along_time import dead_neurons_in_training, learning_curves
 from .arrays import Arrays

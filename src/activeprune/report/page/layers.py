@@ -8,10 +8,9 @@ from bokeh.models import ColumnDataSource, FixedTicker, LinearColorMapper, LogCo
 from bokeh.models.annotations import ColorBar
 from bokeh.palettes import Cividis256
 
-from ..figures.layer_map import DENSITY, Cells, layer_names, maps
-from ..figures.style import per_cent
 from ..gathering import Gathered
-from ..wording import percent
+from ..layers import DENSITY, Cells, layer_names, maps, values_of
+from ..wording import per_cent, percent
 from .arrays import Arrays
 from .plots import LOW, Panel, around_visible, draw_chosen, plain, says, sheet
 
@@ -87,7 +86,7 @@ def _profile(run: Gathered, arrays: Arrays, name: str, cells: Cells) -> Panel:
 
 def _colours(name: str, cells: Cells) -> Any:
     """Dark is where most is lost, as in the printed map."""
-    values = [100 * value for by in cells.values() for of in by.values() for value in of.values()]
+    values = values_of(cells)
     if name == DENSITY:
         lowest = min(*(value for value in values if value > 0), 50.0)
         return LogColorMapper(palette=Cividis256, low=lowest, high=100.0, nan_color=UNKNOWN)

@@ -6,7 +6,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from ..figures.style import VARIANTS
+from ..looks import VARIANTS
 
 MARKERS = {
     "o": "circle", "s": "square", "^": "triangle", "D": "diamond", "X": "star", "v": "inverted_triangle", "P": "plus",
@@ -22,10 +22,9 @@ SHAPES = {  # around (0, 0), for swatches
 }
 NAMED_DASHES = {"-": (), "--": (4.0, 2.0), ":": (1.0, 1.5)}
 LENGTH = 1.7  # pixels of a dash's unit
-IN_THE_DARK = {"plain": "#e8e6e1", "plain_rewind": "#2fc79b", "ap_lite": "#4da6e8", "ap_pro": "#ff8a3c"}
 SCHEMES = {
     "light": {variant: look.colour for variant, look in VARIANTS.items()},
-    "dark": {variant: IN_THE_DARK.get(variant, look.colour) for variant, look in VARIANTS.items()},
+    "dark": {variant: look.dark or look.colour for variant, look in VARIANTS.items()},
 }
 
 

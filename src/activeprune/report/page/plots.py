@@ -19,9 +19,10 @@ from bokeh.embed import json_item
 from bokeh.models import ColumnDataSource, FixedTicker, LogTicker, PlainText, Range1d
 from bokeh.plotting import figure
 
-from ..figures.series import Point, Spot
-from ..figures.style import VARIANTS, per_cent
-from ..wording import counted, percent
+from ...experiment.findings import Spread
+from ..looks import VARIANTS
+from ..series import Point, Spot
+from ..wording import counted, per_cent, percent, printed
 from .looks import SCHEMES, dashes, marker
 
 HEIGHT, LOW = 330, 250  # pixels
@@ -121,10 +122,7 @@ def draw_published(plot: Any, variant: str, points: Sequence[Point], shift: floa
             "low": [100 * point.low for point in points],
             "high": [100 * point.high for point in points],
             "density": [percent(point.x) for point in points],
-            "said": [
-                f"{100 * point.mean:.1f}" + ("" if point.std is None else f" ± {100 * point.std:.1f}")
-                for point in points
-            ],
+            "said": [printed(Spread(point.mean, point.std, point.seeds)) for point in points],
         }
     )
     tags: list[Any] = [{"variant": variant, "show": "paper"}, {"colour": variant, "hollow": True}]

@@ -5,18 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
-from ..figures.style import VARIANTS
-from ..gathering import Gathered, Training
+from ...experiment.findings import GRANULARITIES, PARTS
+from ..gathering import Gathered, Reported
+from ..looks import VARIANTS
 from ..wording import NONE, counted, duration, percent
 
 TORCH = re.compile(r", torch (\S+)$")
-DEAD = (  # heads of columns, and the rates in them
-    ("dead units in %: dynamic", "unit", "dynamic"),
-    ("static", "unit", "static"),
-    ("dead channels in %: dynamic", "channel", "dynamic"),
-    ("static", "channel", "static"),
+DEAD = tuple(  # heads of columns, and the rates in them
+    (f"dead {of}s in %: {what}" if what == "dynamic" else what, of, what)
+    for of, what in product(GRANULARITIES, reversed(PARTS))
 )
 
 
@@ -24,7 +24,7 @@ DEAD = (  # heads of columns, and the rates in them
 class Row:
     """A training as the page tells of it: done, failed or missing; `others` are keys of what else belongs to it."""
 
-    training: Training
+    training: Reported
     state: str
     others: Mapping[str, str]
     where: str
@@ -143,7 +143,7 @@ def _span(numbers: set[int]) -> str:
     return str(low) if low == high else f"{low} to {high}"
 
 
-def _row(training: Training, places: Mapping[str, str]) -> Row:
+def _row(training: Reported, places: Mapping[str, str]) -> Row:
     told = training.provenance
     state = "missing" if training.missing else "done" if training.failure is None else "failed"
     place = [places.get(str(told.get("machine")), ""), _engine(told)]

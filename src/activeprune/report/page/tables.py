@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..figures.style import VARIANTS
-from ..layout import Piece, Source, Table, plain
+from ..layout import Origin, Piece, Table, plain
+from ..looks import VARIANTS
 from .provenance import anchor
 
 NUMBER = re.compile(r"^[(<]? ?[+−]?\d|^–$|^missing$|^failed$")
@@ -59,11 +59,11 @@ def linked(piece: Piece, runs: Numbers) -> Shown:
     return Shown(piece.text, piece.bold, _place(first, runs), against)
 
 
-def _place(source: Source, runs: Numbers) -> str:
+def _place(source: Origin, runs: Numbers) -> str:
     return anchor(runs[source.run], source.variant, source.cycle)
 
 
-def _label(source: Source, first: Source) -> str:
+def _label(source: Origin, first: Origin) -> str:
     named = "all" if source.variant is None else VARIANTS[source.variant].label
     return named if source.run == first.run else f"{named} of {source.run}"
 

@@ -6,13 +6,14 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from ...experiment.findings import Spread
-from ..gathering import Gathered, Training
+from ..experiment.findings import Spread
+from .gathering import Gathered, Reported
 
-Value = Callable[[Training], float | None]
-Track = Callable[[Training], Mapping[float, float]]  # a training's values by time
+T = TypeVar("T")
+Value = Callable[[Reported], float | None]
+Track = Callable[[Reported], Mapping[float, float]]  # a training's values by time
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,13 @@ class Spot:
         """Over seeds."""
         return Spread.of([*self.values.values()])
 
+    @property
+    def point(self) -> Point:
+        """The mean of them."""
+        spread = self.spread
+        assert spread.mean is not None  # there are values
+        return Point(self.x, spread.mean, spread.std, spread.seeds)
+
 
 def spots(gathered: Gathered, variant: str, value: Value, x: Value | None = None) -> list[Spot]:
     """One for each cycle of which something is known, from the densest; at its density, or at the mean of `x`."""
@@ -63,12 +71,13 @@ def spots(gathered: Gathered, variant: str, value: Value, x: Value | None = None
     return found
 
 
-def along_density(gathered: Gathered, variant: str, value: Value, x: Value | None = None) -> list[Point]:
-    """The means of the same."""
-    return [_point(spot.x, [*spot.values.values()]) for spot in spots(gathered, variant, value, x)]
+def by_variant(gathered: Gathered, value: Value, x: Value | None = None) -> dict[str, list[Spot]]:
+    """Those of each variant that has any."""
+    found = {variant: spots(gathered, variant, value, x) for variant in gathered.study.variants}
+    return {variant: own for variant, own in found.items() if own}
 
 
-def along_time(trainings: Iterable[Training], track: Track) -> list[Point]:
+def along_time(trainings: Iterable[Reported], track: Track) -> list[Point]:
     """A point for each time at which a training has a value; failed trainings are left out."""
     values: dict[float, list[float]] = defaultdict(list)
     for training in trainings:
@@ -96,7 +105,7 @@ def by_epoch(what: str) -> Track:
     }
 
 
-def by_layer(trainings: Iterable[Training], layers: Callable[[Training], Mapping[str, float]]) -> dict[str, float]:
+def by_layer(trainings: Iterable[Reported], layers: Callable[[Reported], Mapping[str, float]]) -> dict[str, float]:
     """Means over seeds of each layer's value, in the order of the layers."""
     values: dict[str, list[float]] = defaultdict(list)
     for training in trainings:
@@ -111,6 +120,16 @@ def densities(gathered: Gathered) -> list[float]:
     return sorted((density for density in found if density is not None), reverse=True)
 
 
+def reported(gathered: Gathered, places: Sequence[float]) -> list[float]:
+    """The densities to mark among those where something is drawn; those that differ by less than a rounding are one."""
+    marked: list[float] = []
+    for density in densities(gathered):
+        known = any(math.isclose(place, density) for place in places)
+        if known and not any(math.isclose(density, other, rel_tol=2e-3) for other in marked):
+            marked.append(density)
+    return marked
+
+
 def over_seeds(gathered: Gathered) -> str:
     """Of how many seeds the means are, in words; a half-finished run has more of some cells than of others."""
     cells = [gathered.of(variant, cycle).values() for variant in gathered.study.variants for cycle in gathered.cycles]
@@ -120,30 +139,35 @@ def over_seeds(gathered: Gathered) -> str:
     return f"mean over {max(counts)} seeds" if len(counts) == 1 else f"mean over {min(counts)} to {max(counts)} seeds"
 
 
-def some_of(cycles: Sequence[int], most: int) -> list[int]:
+def remarks(gathered: Gathered) -> str:
+    """How many seeds a mean is of, what a band is, and what is not in it."""
+    failed = sum(training.failure is not None for training in gathered.trainings)
+    missing = sum(training.missing for training in gathered.trainings)
+    seeds = over_seeds(gathered)
+    parts = [seeds if seeds == "one seed" else f"{seeds}, band: ± sample standard deviation"]
+    parts += [f"{failed} of {len(gathered.trainings)} trainings failed and are left out"] if failed else []
+    parts += [f"{missing} of {len(gathered.trainings)} trainings are still missing"] if missing else []
+    return "; ".join(parts)
+
+
+def some_of(several: Sequence[T], most: int) -> list[T]:
     """At most so many, evenly spread, the first and the last among them.
 
     >>> some_of(range(14), 5)
     [0, 3, 7, 10, 13]
     """
-    if len(cycles) <= most:
-        return [*cycles]
-    return [cycles[round(place * (len(cycles) - 1) / (most - 1) + 1e-9)] for place in range(most)]
+    if len(several) <= most:
+        return [*several]
+    return [several[round(place * (len(several) - 1) / (most - 1) + 1e-9)] for place in range(most)]
 
 
-def _steps_per_epoch(training: Training) -> float:
+def _steps_per_epoch(training: Reported) -> float:
     last: Mapping[str, Any] | None = training.epochs[-1] if training.epochs else None
     return 1.0 if last is None else last["step"] / (last["epoch"] + 1)
 
 
-def _point(x: float, values: list[float]) -> Point:
-    spread = Spread.of(values)
-    assert spread.mean is not None  # there are values
-    return Point(x, spread.mean, spread.std, spread.seeds)
-
-
 def _quick_point(x: float, values: list[float]) -> Point:
-    """The same in floating point: exact sums of fractions, for every epoch of every curve, would take seconds.
+    """In floating point: exact sums of fractions, for every epoch of every curve, would take seconds.
 
     Values that are all equal deviate by 0, since differences from one of them are what is added up.
     """
