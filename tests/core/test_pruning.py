@@ -1,5 +1,7 @@
 """One cycle, exactly: laws of X and AP together, over many cycles."""
 
+import itertools
+
 import pytest
 import torch
 from hypothesis import assume, given
@@ -11,6 +13,7 @@ import activeprune as ap
 from activeprune.core.budget import shared_out
 from activeprune.core.evidence import Evidence
 from activeprune.core.methods import METHODS, Method
+from activeprune.core.randomness import stable_seed
 from tests.helpers import (
     SmallNet,
     algorithm_1,
@@ -244,6 +247,9 @@ def test_counts_that_cannot_be_are_refused() -> None:
         ):
             with pytest.raises(ap.InputError, match=says):
                 prune_it(count)
+    half = masks.alive // 2 + 1  # each of the two could be pruned, but not both
+    with pytest.raises(ap.InputError, match=f"cannot prune {2 * half} of {masks.alive} alive weights"):
+        ap.prune_cycle("global_magnitude", model, masks, half, half, snapshot(model))
     nothing = ap.prune_lowest(masks, scores, masks.alive)
     assert nothing.alive == 0
     with pytest.raises(ap.InputError, match="nothing left to prune"):
@@ -332,6 +338,24 @@ def test_seed_and_cycle_reach_the_method_and_the_rule() -> None:
     assert again == by_method[3] == ap.prune_lowest(masks, ap.score("random", model, masks, seed=1, cycle=1), 50)
 
 
+def test_without_a_seed_it_is_cycle_0_of_seed_0() -> None:
+    model = SmallNet()
+    masks, start = ap.Masks.dense(model), snapshot(SmallNet())
+    assert all(
+        torch.equal(found, ap.score("random", model, masks, seed=0, cycle=0)[name])
+        for name, found in ap.score("random", model, masks).items()
+    )
+    plain = ap.prune_cycle("random", model, masks, 50, 50, start, rule="random").masks
+    assert plain == ap.prune_cycle("random", model, masks, 50, 50, start, rule="random", seed=0, cycle=0).masks
+
+
+def test_a_random_score_is_the_next_uniform_number_of_seed_and_cycle() -> None:
+    model = SmallNet()
+    draw = torch.Generator().manual_seed(stable_seed(5, "method", 2))
+    for name, found in ap.score("random", model, ap.Masks.dense(model), seed=5, cycle=2).items():
+        assert torch.equal(found, torch.rand(model.get_parameter(name).shape, generator=draw))
+
+
 def test_batches_and_loss_reach_the_method() -> None:
     model = SmallNet()
     masks = ap.Masks.dense(model)
@@ -342,21 +366,41 @@ def test_batches_and_loss_reach_the_method() -> None:
     assert after == ap.prune_lowest(masks, scores, 50)
 
 
-def test_rounds_keep_the_same_fraction_each_and_may_read_batches_from_an_iterator() -> None:
+@pytest.mark.parametrize(
+    ("rounds", "expected"),
+    [
+        (1, [(1000, 2)]),
+        (2, [(1000, 2), (316, 2)]),  # 1000 · 0.1^(0, 1/2)
+        (3, [(1000, 2), (464, 2), (215, 2)]),  # 1000 · 0.1^(0, 1/3, 2/3)
+    ],
+)
+def test_rounds_keep_the_same_fraction_each_and_may_read_batches_from_an_iterator(
+    rounds: int, expected: list[tuple[int, int]]
+) -> None:
     seen = []
 
     def witness(evidence: Evidence) -> dict[str, Tensor]:
         seen.append((evidence.masks.alive, len(list(evidence.batches()))))
         return evidence.weights
 
-    METHODS._known["witness"] = Method("witness", witness, rounds=3)
+    METHODS._known["witness"] = Method("witness", witness, rounds=rounds)
     try:
         model = nn.Linear(100, 10)
         after = ap.prune_cycle("witness", model, ap.Masks.dense(model), 900, batches=iter([1, 2])).masks
     finally:
         del METHODS._known["witness"]
-    assert seen == [(1000, 2), (464, 2), (215, 2)]  # 1000 · 0.1^(0, 1/3, 2/3)
+    assert seen == expected
     assert after.alive == 100
+
+
+def test_a_method_of_one_round_reads_no_more_batches_than_it_wants() -> None:
+    METHODS._known["first"] = Method("first", lambda evidence: next(evidence.batches()) and evidence.weights)
+    try:
+        model, endless = nn.Linear(4, 4), itertools.count(1)
+        ap.prune_cycle("first", model, ap.Masks.dense(model), 3, batches=endless)
+    finally:
+        del METHODS._known["first"]
+    assert next(endless) == 2
 
 
 @given(layers())
