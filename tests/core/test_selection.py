@@ -39,6 +39,15 @@ def test_blocks_do_not_show(drawn: tuple, count: int) -> None:
         selection.BLOCK = size
 
 
+@pytest.mark.parametrize("block", [1, 2, 3])
+def test_of_ties_in_several_blocks_the_first_are_taken(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selection, "BLOCK", block)
+    keys, among = {"a": torch.ones(4), "b": torch.ones(5)}, {"a": torch.tensor([True] * 3 + [False])}
+    among["b"] = torch.tensor([True, False, True, True, True])
+    for count in range(9):
+        assert positions(lowest(keys, among, count, "keys")) == slow_lowest(keys, among, count)
+
+
 def sorted_lowest(keys: dict, among: dict, count: int, what: str, form: object = None) -> dict:
     """`lowest` as GPUs compute it."""
     form = form or (DOUBLE if any(key.dtype == torch.float64 for key in keys.values()) else SINGLE)

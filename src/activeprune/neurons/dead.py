@@ -258,7 +258,7 @@ def _copied(
 def _seed(seed: int, devices: Iterable[torch.device]) -> None:
     """Seeds torch's own generators of the CPU and of these GPUs, and of no other."""
     torch.default_generator.manual_seed(seed)
-    for device in devices:
+    for device in devices:  # only on a GPU
         with torch.cuda.device(device):
             torch.cuda.manual_seed(seed)
 
