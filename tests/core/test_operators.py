@@ -88,6 +88,33 @@ def test_words_come_from_outside_as_an_input_does() -> None:
         assert graphs[0].reading(weight) == graphs[1].reading(weight)
 
 
+def test_a_batch_norm_without_weights_scales_by_its_variance_alone() -> None:
+    """As one with γ = 1 does."""
+    net = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3, affine=False), nn.Linear(3, 2)).eval()
+    net[1].running_var.copy_(torch.tensor([0.25, 1.0, 4.0]))
+    plain = nn.Sequential(net[0], nn.BatchNorm1d(3), net[2]).eval()
+    plain[1].running_var.copy_(net[1].running_var)
+    found, expected = (
+        ap.score("lookahead", model, ap.Masks.dense(model), graph=ap.trace(model, torch.zeros(2, 2)))
+        for model in (net, plain)
+    )
+    for name, score in expected.items():
+        torch.testing.assert_close(found[name], score)
+
+
+def test_arguments_that_are_no_tensors_are_no_neurons() -> None:
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = nn.Linear(2, 3), nn.Linear(3, 2)
+
+        def forward(self, x: Tensor, times: int) -> Tensor:
+            return self.b(times * self.a(x).relu())
+
+    graph = ap.trace(Scaled(), {"x": torch.zeros(2, 2), "times": 3})
+    assert (graph.barriers, graph.reading("a.weight")) == ((), frozenset({"b.weight"}))
+
+
 def test_truth_is_no_number() -> None:
     with pytest.raises(ap.InputError, match="batch = True: a whole number is needed"):
         whole("batch", True, 0)

@@ -4,12 +4,15 @@ import errno
 import io
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
 import activeprune as ap
+from activeprune.experiment.collecting import collect, registered
+from activeprune.experiment.compute import Compute
 from activeprune.experiment.files import age_of, alone, in_use, make, sync
 from activeprune.experiment.helper import Orphan, Telling
 from activeprune.experiment.helpers import Helpers
@@ -151,6 +154,23 @@ def test_a_store_that_is_no_path_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "run" / RUN_FILE).write_text(json.dumps({**told, "store": 3}))
     with pytest.raises(ap.InputError, match=r"run\.json cannot be read: its store is no path"):
         Run.opened(tmp_path / "run")
+
+
+def test_only_folders_that_are_gone_are_forgotten_and_notes_are_no_runs(tmp_path: Path) -> None:
+    stays, goes = (Run.new("smoke", tmp_path / name, tmp_path / "store") for name in ("stays", "goes"))
+    for run in (stays, goes):
+        run.write_study()
+    (tmp_path / "store" / "runs" / "notes.txt").write_text("mine")
+    shutil.rmtree(tmp_path / "goes")
+    assert len(registered(stays.store)) == 2
+    assert collect(stays.store, forget=True) == 0
+    assert [known.out.resolve() for known in registered(stays.store)] == [(tmp_path / "stays").resolve()]
+
+
+def test_what_starts_a_chain_is_no_step_to_compute(tmp_path: Path) -> None:
+    start = Plan(read_study("smoke")).trainings[0].start
+    with pytest.raises(ap.InputError, match="a step of kind init is not computed by itself"):
+        Compute(FolderStore(tmp_path / "store"), tmp_path)(start)
 
 
 def test_the_device_is_the_one_that_was_asked_for(tmp_path: Path) -> None:

@@ -171,6 +171,12 @@ def test_pretrained_weights_are_never_drawn_anew() -> None:
         read_study("table6", {"method": "lamp", "chain": "reinit", "rewind_epoch": None})
 
 
+def test_only_a_network_that_goes_on_from_trained_weights_is_finetuned() -> None:
+    assert read_study("smoke", {"retrain": "finetune", "variants": ["plain"]}).retrain == "finetune"
+    with pytest.raises(ap.InputError, match="retrain = finetune: only plain under reinit or continue goes on"):
+        read_study("smoke", {"retrain": "finetune", "variants": ["ap_pro"]})
+
+
 def test_what_belongs_to_another_optimiser_is_refused() -> None:
     with pytest.raises(ap.InputError, match=r"momentum = 0\.5: it belongs to sgd, not to adam"):
         read_study("table1", {"optimizer": "adam", "momentum": 0.5})
@@ -283,3 +289,9 @@ def test_a_grid_and_a_change_of_the_same_key_or_a_value_twice() -> None:
         read_grid("table1", {"lr": 0.1}, {"lr": [0.1, 0.2]})
     with pytest.raises(ap.InputError, match="one stands there twice"):
         read_grid("table1", grid={"lr": [0.1, 0.1]})
+
+
+def test_a_grid_is_keys_with_lists(tmp_path: Path) -> None:
+    (tmp_path / "odd.yaml").write_text("extends: smoke\ngrid: 3\n")
+    with pytest.raises(ap.InputError, match="grid = 3: keys with lists of values are needed"):
+        read_grid(tmp_path / "odd.yaml")
