@@ -2,6 +2,8 @@
 # make test       set up and run lint, types and tests (under 10 minutes on two cores)
 # make test-slow  what takes longer, the tests in a browser among it where there is one
 # make test-browser  the report's page in a real browser (chromium); screenshots go to build/screenshots
+# make coverage   run the tests and tell which branches of core, neurons and experiment they leave out
+# make mutants    change the code that chooses weights in many small ways; prints what no test notices (an hour)
 # make results    make every report under results/ anew from its records, and the tables of both READMEs
 # make format     let ruff rewrite the sources
 # make docs       build the documentation into site/
@@ -15,7 +17,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml constraints.txt
 
-.PHONY: demo test test-slow test-browser results format docs clean
+.PHONY: demo test test-slow test-browser coverage mutants results format docs clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.core
@@ -35,6 +37,15 @@ test-slow: $(VENV)/.dev
 
 test-browser: $(VENV)/.dev
 	@browser=$$(sh tools/chromium.sh) && CHROMIUM="$$browser" $(BIN)/python -m pytest -m browser
+
+coverage: $(VENV)/.dev
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -n 2
+	$(BIN)/coverage combine --quiet
+	$(BIN)/python tools/branches.py
+
+mutants: $(VENV)/.mutants
+	$(BIN)/python tools/mutants.py $(ONLY)
 
 results: $(VENV)/.core
 	for records in results/*/records.json.gz; do $(BIN)/activeprune report "$${records%/*}" || exit; done
@@ -60,6 +71,10 @@ $(VENV)/.core: $(SOURCES)
 $(VENV)/.dev: $(SOURCES)
 	@PYTHON="$(PYTHON)" sh tools/install.sh $(VENV) '.[dev,tensorboard,vision]'
 	@touch $@ $(VENV)/.core
+
+$(VENV)/.mutants: $(SOURCES)
+	@PYTHON="$(PYTHON)" sh tools/install.sh $(VENV) '.[dev,tensorboard,vision,mutants]'
+	@touch $@ $(VENV)/.dev $(VENV)/.core
 
 $(VENV)/.docs: $(SOURCES)
 	@PYTHON="$(PYTHON)" sh tools/install.sh $(VENV) '.[docs]'

@@ -7,9 +7,11 @@ os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE")
 
 import pytest
 import torch
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 settings.register_profile("default", deadline=None, derandomize=True, print_blob=True)
+# A failure is enough to kill a mutant, the smallest failing example is not needed: make mutants
+settings.register_profile("mutants", settings.get_profile("default"), phases=(Phase.explicit, Phase.generate))
 settings.load_profile("default")
 torch.set_num_threads(1)  # two test processes on two cores, and tensors too small to share
 

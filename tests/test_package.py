@@ -124,7 +124,7 @@ def test_a_missing_extra_is_one_line_that_names_it(monkeypatch: pytest.MonkeyPat
 
 def test_extras_are_declared() -> None:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert set(extras.EXTRA_OF.values()) | {"dev", "docs"} == set(declared)
+    assert set(extras.EXTRA_OF.values()) | {"dev", "docs", "mutants"} == set(declared)
     for package, extra in extras.EXTRA_OF.items():
         assert any(requirement.startswith(package) for requirement in declared[extra])
 

@@ -30,12 +30,12 @@ if [ ! -x "$venv/bin/python" ] || [ -e "$venv/.incomplete" ]; then
 fi
 touch "$venv/.incomplete"
 mkdir -p "$venv/.aside"
-for record in .core .dev .docs; do  # make's records of what is installed; not true until this is done
+for record in .core .dev .docs .mutants; do  # make's records of what is installed; not true until this is done
     [ ! -e "$venv/$record" ] || mv "$venv/$record" "$venv/.aside/"
 done
 echo "Installing $what, once (seconds, or minutes where packages must be downloaded)"
 with_uv || with_pip
-for record in .core .dev .docs; do
+for record in .core .dev .docs .mutants; do
     [ ! -e "$venv/.aside/$record" ] || mv "$venv/.aside/$record" "$venv/"
 done
 rm "$venv/.incomplete"

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import activeprune as ap
-from activeprune.core.activation import RULES, Rule
-from tests.helpers import algorithm_1, holder, journeys, positions
+from activeprune.core.activation import RULES, Journey, Rule
+from activeprune.core.randomness import stable_seed
+from tests.helpers import algorithm_1, holder, journeys, positions, slow_lowest
 
 
 @given(journeys())
@@ -49,6 +50,30 @@ def test_each_rule_chooses_as_many_as_it_can_from_what_it_may(journey: tuple, se
 def test_the_rules_are_these_and_say_what_they_do() -> None:
     assert set(RULES) == {"ap", "ap_first_q", "least_moved", "negative", "random"}
     assert all(RULES[name].summary for name in RULES)
+    assert {RULES[name].version for name in RULES} == {1}  # a result that is kept says of which version it is
+
+
+def test_a_rule_of_ones_own_is_registered_under_its_name_and_version() -> None:
+    def last_ones(journey: Journey, count: int) -> dict:
+        """The last ones of the first layer."""
+        first, mask = next(iter(journey.alive.items()))
+        return {name: torch.zeros_like(alive) for name, alive in journey.alive.items()} | {
+            first: torch.arange(mask.numel()).view_as(mask) >= mask.numel() - count
+        }
+
+    known, origin = dict(RULES._known), dict(RULES._origin)
+    try:
+        assert ap.activation_rule("last_ones", version=3)(last_ones) is last_ones
+        assert ap.activation_rule("unversioned")(last_ones) is last_ones
+        told = [(rule.name, rule.version, rule.summary) for rule in (RULES["last_ones"], RULES["unversioned"])]
+        assert told == [("last_ones", 3, last_ones.__doc__), ("unversioned", 1, last_ones.__doc__)]
+        masks = ap.Masks({"w": torch.ones(4, dtype=torch.bool)})
+        state = {"w": torch.zeros(4)}
+        assert ap.activate(masks, state, state, 1, rule="last_ones")["w"].tolist() == [True, True, True, False]
+        with pytest.raises(ap.InputError, match=r"activation rule 'last_ones' is taken by .*last_ones: choose another"):
+            ap.activation_rule("last_ones")(lambda journey, count: {})
+    finally:
+        RULES._known, RULES._origin = known, origin
 
 
 def test_random_rules_follow_seed_and_cycle_and_are_not_the_random_method() -> None:
@@ -57,6 +82,40 @@ def test_random_rules_follow_seed_and_cycle_and_are_not_the_random_method() -> N
     choices = [ap.activate(masks, trained, trained, 50, "random", seed, cycle) for seed in (1, 2) for cycle in (0, 1)]
     assert all(one != other for i, one in enumerate(choices) for other in choices[:i])
     assert ap.prune_cycle("random", holder(trained), masks, 50, seed=1).masks != choices[0]
+
+
+@given(journeys(), st.integers(0, 2**31), st.integers(0, 20))
+def test_random_rules_take_the_lowest_of_uniform_numbers_drawn_layer_by_layer(
+    journey: tuple, seed: int, cycle: int
+) -> None:
+    masks, trained, start, count = journey
+    draw = torch.Generator().manual_seed(stable_seed(seed, "rule", cycle))
+    numbers = {name: torch.rand(mask.shape, generator=draw) for name, mask in masks.items()}
+    negative = {name: mask & (trained[name] < 0) for name, mask in masks.items()}
+    for rule, among in {"random": masks, "negative": negative}.items():
+        after = ap.activate(masks, trained, start, count, rule, seed, cycle)
+        assert positions(masks) - positions(after) == slow_lowest(numbers, among, count)
+
+
+def test_without_a_seed_it_is_cycle_0_of_seed_0() -> None:
+    masks = ap.Masks({"w": torch.ones(100, dtype=torch.bool)})
+    state = {"w": torch.zeros(100)}
+    assert ap.activate(masks, state, state, 50, "random") == ap.activate(masks, state, state, 50, "random", 0, 0)
+
+
+@pytest.mark.parametrize("rule", ["ap", "ap_first_q", "least_moved"])
+def test_a_movement_that_float32_cannot_hold_is_an_error_that_names_the_layer(rule: str) -> None:
+    masks = ap.Masks({"a.weight": torch.tensor([True]), "b.weight": torch.tensor([True, True])})
+    trained = {"a.weight": torch.tensor([-1.0]), "b.weight": torch.tensor([-1.0, -3e38])}
+    start = {"a.weight": torch.tensor([1.0]), "b.weight": torch.tensor([1.0, 3e38])}
+    with pytest.raises(ap.InputError, match=r"^movement of layer 'b.weight': 1 of them are NaN or infinite"):
+        ap.activate(masks, trained, start, 1, rule)
+
+
+def test_weights_whose_sum_is_too_large_for_float32_are_fine() -> None:
+    masks = ap.Masks({"w": torch.tensor([True, True, True])})
+    trained, start = {"w": torch.tensor([3e38, 3e38, -1.0])}, {"w": torch.tensor([3e38, 3e38, 1.0])}
+    assert ap.activate(masks, trained, start, 1)["w"].tolist() == [True, True, False]
 
 
 def test_movement_is_computed_in_float32_whatever_the_states_are() -> None:

@@ -65,7 +65,10 @@ def test_half_a_weight_is_rounded_up() -> None:
         (float("nan"), 0.0, "p = nan"),
         (0.2, float("inf"), "q = inf"),
         (True, 0.0, "p = True"),
+        (np.True_, 0.0, "p = np.True_"),
         ("twenty", 0.0, "p = 'twenty'"),
+        ("1/0", 0.0, "p = '1/0'"),
+        (0.2, None, "q = None"),
         (0.02, 0.2, "q = 0.2 is larger than p = 0.02"),
     ],
 )
@@ -87,5 +90,6 @@ def test_alive_is_a_whole_number(alive: object) -> None:
 
 def test_pruning_everything_is_allowed_and_pruning_nothing_is_not() -> None:
     assert ap.Budget(p=1.0).split(3) == (3, 0)
+    assert ap.Budget(p=1.0, q=1.0).split(1) == (0, 1)
     with pytest.raises(ap.InputError, match=r"nothing left to prune: p = 0.2 of 2 alive"):
         ap.Budget(p=0.2).split(2)

@@ -171,7 +171,9 @@ def test_a_file_whose_shapes_do_not_fit_its_bits_is_an_error(tmp_path: Path, sha
         ap.Masks.load(tmp_path / "odd")
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"shapes": 3, "left_out": null}', "null"])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"shapes": 3, "left_out": null}', "null", '{"shapes": {"a": [24]}, "left_out": 3}']
+)
 def test_a_file_with_a_broken_description_is_an_error(tmp_path: Path, text: str) -> None:
     save_file({"a": torch.zeros(3, dtype=torch.uint8)}, tmp_path / "odd", {"activeprune.masks/1": text})
     with pytest.raises(ap.InputError, match=r"odd is not a readable masks file"):

@@ -125,6 +125,7 @@ def test_a_layer_under_two_names_and_two_parameters_on_one_memory_are_shared_too
 def test_weights_that_are_not_there_yet_or_not_their_own_are_errors() -> None:
     with pytest.raises(ap.InputError, match=r"'0.weight' has no values yet \(a lazy layer\)"):
         prunable(nn.Sequential(nn.LazyLinear(3)))
+    assert list(prunable(nn.Sequential(nn.LazyLinear(3), nn.Linear(3, 2)), exclude="0")) == ["1.weight"]
     halfway = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 2))
     prune.l1_unstructured(halfway[0], "weight", 2)
     with pytest.raises(ap.InputError, match=r"'0.weight': no parameter of its own .*prune.remove"):

@@ -1,5 +1,7 @@
 """One cycle, exactly: laws of X and AP together, over many cycles."""
 
+import itertools
+
 import pytest
 import torch
 from hypothesis import assume, given
@@ -11,6 +13,7 @@ import activeprune as ap
 from activeprune.core.budget import shared_out
 from activeprune.core.evidence import Evidence
 from activeprune.core.methods import METHODS, Method
+from activeprune.core.randomness import stable_seed
 from tests.helpers import (
     SmallNet,
     algorithm_1,
@@ -168,6 +171,17 @@ def test_solo_goes_on_with_the_least_moved_others_when_negative_weights_run_out(
     assert (pruned.by_method, pruned.by_rule, pruned.shortfall) == (0, len(negative), len(others))
 
 
+def test_what_ap_cannot_find_x_takes_by_its_scope() -> None:
+    """No weight is negative: all of AP's four go to X, two of each layer, though all of b are larger than all of a."""
+    trained = {"a.weight": torch.arange(1.0, 9.0), "b.weight": torch.arange(11.0, 19.0)}
+    masks = ap.Masks({name: torch.ones(8, dtype=torch.bool) for name in trained})
+    start = {name: weight + 1 for name, weight in trained.items()}
+    for scope, gone in {"layer": [2, 2], "global": [4, 0]}.items():
+        pruned = ap.prune_cycle("global_magnitude", holder(trained), masks, 0, 4, start, scope=scope)
+        assert [8 - int(mask.sum()) for mask in pruned.masks.values()] == gone
+        assert (pruned.by_method, pruned.by_rule, pruned.shortfall) == (4, 0, 4)
+
+
 def test_the_literal_reading_gives_the_rest_to_x() -> None:
     trained = {"a.weight": torch.tensor([1.0, -2.0, 3.0, -4.0])}
     start = {"a.weight": torch.tensor([1.1, -2.2, 3.3, -4.4])}
@@ -244,6 +258,9 @@ def test_counts_that_cannot_be_are_refused() -> None:
         ):
             with pytest.raises(ap.InputError, match=says):
                 prune_it(count)
+    half = masks.alive // 2 + 1  # each of the two could be pruned, but not both
+    with pytest.raises(ap.InputError, match=f"cannot prune {2 * half} of {masks.alive} alive weights"):
+        ap.prune_cycle("global_magnitude", model, masks, half, half, snapshot(model))
     nothing = ap.prune_lowest(masks, scores, masks.alive)
     assert nothing.alive == 0
     with pytest.raises(ap.InputError, match="nothing left to prune"):
@@ -332,31 +349,102 @@ def test_seed_and_cycle_reach_the_method_and_the_rule() -> None:
     assert again == by_method[3] == ap.prune_lowest(masks, ap.score("random", model, masks, seed=1, cycle=1), 50)
 
 
-def test_batches_and_loss_reach_the_method() -> None:
+def test_without_a_seed_it_is_cycle_0_of_seed_0() -> None:
     model = SmallNet()
+    masks, start = ap.Masks.dense(model), snapshot(SmallNet())
+    assert all(
+        torch.equal(found, ap.score("random", model, masks, seed=0, cycle=0)[name])
+        for name, found in ap.score("random", model, masks).items()
+    )
+    plain = ap.prune_cycle("random", model, masks, 50, 50, start, rule="random").masks
+    assert plain == ap.prune_cycle("random", model, masks, 50, 50, start, rule="random", seed=0, cycle=0).masks
+
+
+def test_a_random_score_is_the_next_uniform_number_of_seed_and_cycle() -> None:
+    model = SmallNet()
+    draw = torch.Generator().manual_seed(stable_seed(5, "method", 2))
+    for name, found in ap.score("random", model, ap.Masks.dense(model), seed=5, cycle=2).items():
+        assert torch.equal(found, torch.rand(model.get_parameter(name).shape, generator=draw))
+
+
+def test_batches_loss_and_graph_reach_the_method() -> None:
+    model = SmallNet().eval()
     masks = ap.Masks.dense(model)
     batches = [(x, torch.randn(len(x), 3)) for x, _ in small_batches(2)]
-    squared = nn.functional.mse_loss
-    after = ap.prune_cycle("global_gradient", model, masks, 50, batches=iter(batches), loss_fn=squared).masks
-    scores = ap.score("global_gradient", model, masks, batches, loss_fn=squared)
+    graph, squared = ap.trace(model, batches[0][0]), nn.functional.mse_loss
+    seen = []
+
+    def slope(evidence: Evidence) -> dict[str, Tensor]:
+        seen.append(evidence.graph)
+        return evidence.gradient()
+
+    METHODS._known["slope"] = Method("slope", slope)
+    try:
+        scores = ap.score("slope", model, masks, batches, squared, graph)
+        after = ap.prune_cycle("slope", model, masks, 50, batches=iter(batches), loss_fn=squared, graph=graph).masks
+    finally:
+        del METHODS._known["slope"]
+    assert [one is graph for one in seen] == [True, True]
+    (sum(squared(model(x), y) for x, y in batches) / 2).backward()
+    for name, found in scores.items():
+        torch.testing.assert_close(found, model.get_parameter(name).grad)
     assert after == ap.prune_lowest(masks, scores, 50)
 
 
-def test_rounds_keep_the_same_fraction_each_and_may_read_batches_from_an_iterator() -> None:
+@pytest.mark.parametrize(
+    ("rounds", "expected"),
+    [
+        (1, [(1000, 2)]),
+        (2, [(1000, 2), (316, 2)]),  # 1000 · 0.1^(0, 1/2)
+        (3, [(1000, 2), (464, 2), (215, 2)]),  # 1000 · 0.1^(0, 1/3, 2/3)
+    ],
+)
+def test_rounds_keep_the_same_fraction_each_and_may_read_batches_from_an_iterator(
+    rounds: int, expected: list[tuple[int, int]]
+) -> None:
     seen = []
 
     def witness(evidence: Evidence) -> dict[str, Tensor]:
         seen.append((evidence.masks.alive, len(list(evidence.batches()))))
         return evidence.weights
 
-    METHODS._known["witness"] = Method("witness", witness, rounds=3)
+    METHODS._known["witness"] = Method("witness", witness, rounds=rounds)
     try:
         model = nn.Linear(100, 10)
         after = ap.prune_cycle("witness", model, ap.Masks.dense(model), 900, batches=iter([1, 2])).masks
     finally:
         del METHODS._known["witness"]
-    assert seen == [(1000, 2), (464, 2), (215, 2)]  # 1000 · 0.1^(0, 1/3, 2/3)
+    assert seen == expected
     assert after.alive == 100
+
+
+def test_each_round_prunes_by_the_scope() -> None:
+    """The second round's scores are upside down: what a first round over the whole network took could not come back."""
+    told = []
+
+    def turning(evidence: Evidence) -> dict[str, Tensor]:
+        told.append([int(mask.sum()) for mask in evidence.masks.values()])
+        return {name: (weight if len(told) == 1 else -weight) for name, weight in evidence.weights.items()}
+
+    METHODS._known["turning"] = Method("turning", turning, rounds=2)
+    try:
+        weights = {"a.weight": torch.arange(1.0, 17.0), "b.weight": torch.arange(21.0, 37.0)}
+        masks = ap.Masks({name: torch.ones(16, dtype=torch.bool) for name in weights})
+        after = ap.prune_cycle("turning", holder(weights), masks, 24, scope="layer").masks
+    finally:
+        del METHODS._known["turning"]
+    assert told == [[16, 16], [8, 8]]  # 32 · ½ after the first of two rounds that keep a quarter
+    assert [mask.nonzero().flatten().tolist() for mask in after.values()] == [[8, 9, 10, 11]] * 2
+
+
+def test_a_method_of_one_round_reads_no_more_batches_than_it_wants() -> None:
+    METHODS._known["first"] = Method("first", lambda evidence: next(evidence.batches()) and evidence.weights)
+    try:
+        model, endless = nn.Linear(4, 4), itertools.count(1)
+        ap.prune_cycle("first", model, ap.Masks.dense(model), 3, batches=endless)
+    finally:
+        del METHODS._known["first"]
+    assert next(endless) == 2
 
 
 @given(layers())

@@ -1,5 +1,8 @@
 """Random choices depend on seed, purpose and index, on nothing else, for ever."""
 
+import pytest
+
+import activeprune as ap
 from activeprune.core.randomness import generator, stable_seed
 
 
@@ -20,3 +23,9 @@ def test_a_generator_is_on_the_cpu_and_starts_from_its_seed() -> None:
     drawn = generator(3, "rule", 2)
     assert drawn.device.type == "cpu"
     assert drawn.initial_seed() == stable_seed(3, "rule", 2)
+
+
+@pytest.mark.parametrize(("seed", "index"), [(1.0, 0), (0, "1"), (None, 0)])
+def test_what_is_no_whole_number_is_no_seed(seed: object, index: object) -> None:
+    with pytest.raises(ap.InputError, match=f"seed and index must be whole numbers, not {seed!r} and {index!r}"):
+        stable_seed(seed, "method", index)

@@ -130,15 +130,20 @@ def test_an_installed_package_offers_methods_by_entry_point(
     (tmp_path / "guest_methods.py").write_text(
         "def upside_down(weight, mask):\n    'Keeps the small ones.'\n    return -weight.abs()\nnumber = 3\n"
     )
+    (tmp_path / "guest_by_itself.py").write_text(
+        "import activeprune as ap\n@ap.method('by_itself', scope='layer')\n"
+        "def by_itself(weight):\n    return weight.detach() * 0 + 1\n"
+    )
     info = tmp_path / "guest-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: guest\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(
         "[activeprune.methods]\nupside_down = guest_methods:upside_down\n"
-        "number = guest_methods:number\nbroken = no_such_module:at_all\n"
+        "by_itself = guest_by_itself:by_itself\nnumber = guest_methods:number\nbroken = no_such_module:at_all\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(sys.modules, "guest_methods", raising=False)
+    for module in ("guest_methods", "guest_by_itself"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
     assert "upside_down" in METHODS
     assert "guest_methods" not in sys.modules  # imported only when asked for
     model = nn.Linear(4, 1)
@@ -148,5 +153,7 @@ def test_an_installed_package_offers_methods_by_entry_point(
         METHODS["number"]
     with pytest.raises(ap.InputError, match=r"'no_such_module:at_all' cannot be imported: ModuleNotFoundError"):
         METHODS["broken"]
+    assert ap.score("by_itself", model, ap.Masks.dense(model))["weight"].tolist() == [[1.0] * 4]
+    assert METHODS["by_itself"].scope == "layer"
     assert main(["list", "methods"]) == 0  # the others are still listed
     assert "cannot be imported" in capsys.readouterr().out

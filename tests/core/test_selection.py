@@ -2,6 +2,7 @@
 
 import math
 import struct
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -38,11 +39,29 @@ def test_blocks_do_not_show(drawn: tuple, count: int) -> None:
         selection.BLOCK = size
 
 
+@pytest.mark.parametrize("block", [1, 2, 3])
+def test_of_ties_in_several_blocks_the_first_are_taken(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selection, "BLOCK", block)
+    keys, among = {"a": torch.ones(4), "b": torch.ones(5)}, {"a": torch.tensor([True] * 3 + [False])}
+    among["b"] = torch.tensor([True, False, True, True, True])
+    for count in range(9):
+        assert positions(lowest(keys, among, count, "keys")) == slow_lowest(keys, among, count)
+
+
+def sorted_lowest(keys: dict, among: dict, count: int, what: str, form: object = None) -> dict:
+    """`lowest` as GPUs compute it."""
+    form = form or (DOUBLE if any(key.dtype == torch.float64 for key in keys.values()) else SINGLE)
+    flat = {name: key.reshape(-1).to(form.float_type) for name, key in keys.items()}
+    return _by_sort(flat, among, count, what, form)
+
+
+both_ways = pytest.mark.parametrize("choose", [lowest, sorted_lowest])
+
+
 @given(layers(), st.integers(0, 40), st.sampled_from([SINGLE, DOUBLE]))
 def test_the_sort_that_gpus_use_chooses_the_same(drawn: tuple, count: int, form: object) -> None:
     keys, among = drawn
-    flat = {name: key.reshape(-1).to(form.float_type) for name, key in keys.items()}
-    assert positions(_by_sort(flat, among, count, "keys", form)) == slow_lowest(keys, among, count)
+    assert positions(sorted_lowest(keys, among, count, "keys", form)) == slow_lowest(keys, among, count)
 
 
 def test_float64_keys_are_told_apart_where_float32_cannot() -> None:
@@ -51,19 +70,46 @@ def test_float64_keys_are_told_apart_where_float32_cannot() -> None:
     assert positions(lowest(keys, among, 2, "keys")) == {("a", 1), ("b", 0)}
 
 
-def test_neighbouring_floats_are_told_apart() -> None:
+@both_ways
+def test_neighbouring_floats_are_told_apart(choose: Callable) -> None:
     bits = [0x3F800000, 0x3F800001, 0x3F80FFFF, 0x3F810000, 0x00000001, 0x80000001, 0xBF800001, 0xBF800000]
     values = [struct.unpack("<f", struct.pack("<I", b))[0] for b in bits]
     keys = {"w": torch.tensor(values)}
     among = {"w": torch.ones(len(values), dtype=torch.bool)}
     for count in range(len(values) + 1):
-        assert positions(lowest(keys, among, count, "keys")) == slow_lowest(keys, among, count)
+        assert positions(choose(keys, among, count, "keys")) == slow_lowest(keys, among, count)
 
 
-def test_minus_zero_ties_with_zero() -> None:
+@both_ways
+def test_minus_zero_ties_with_zero(choose: Callable) -> None:
     keys = {"w": torch.tensor([0.0, -0.0, 0.0, -0.0])}
     among = {"w": torch.ones(4, dtype=torch.bool)}
-    assert lowest(keys, among, 2, "keys")["w"].tolist() == [True, True, False, False]
+    assert choose(keys, among, 2, "keys")["w"].tolist() == [True, True, False, False]
+
+
+@both_ways
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_largest_and_the_smallest_float_are_ordinary_keys(choose: Callable, dtype: torch.dtype) -> None:
+    most, least = torch.finfo(dtype).max, torch.finfo(dtype).smallest_normal
+    keys = {"w": torch.tensor([most, 0.0, -most, least, -least, most, -most], dtype=dtype)}
+    among = {"w": torch.ones(7, dtype=torch.bool)}
+    for count in range(9):
+        assert positions(choose(keys, among, count, "keys")) == slow_lowest(keys, among, count)
+
+
+def test_whole_numbers_are_told_apart_where_float32_cannot() -> None:
+    keys = {"a": torch.tensor([2**24 + 1, 2**24]), "b": torch.tensor([2**24 + 2, -3], dtype=torch.int32)}
+    among = {name: torch.ones(2, dtype=torch.bool) for name in keys}
+    assert positions(lowest(keys, among, 2, "keys")) == {("b", 1), ("a", 1)}
+    assert positions(lowest(keys, among, 3, "keys")) == {("b", 1), ("a", 1), ("a", 0)}
+
+
+def test_a_choice_is_new_memory_also_where_everything_is_chosen() -> None:
+    keys = {"w": torch.tensor([1.0, 2.0])}
+    among = {"w": torch.tensor([True, True])}
+    for count in (1, 2, 3):
+        lowest(keys, among, count, "keys")["w"].fill_(False)
+        assert among["w"].tolist() == [True, True]
 
 
 def test_layout_does_not_matter() -> None:
@@ -76,15 +122,16 @@ def test_layout_does_not_matter() -> None:
     assert torch.equal(plain, mask_too)
 
 
+@both_ways
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-def test_non_finite_keys_are_an_error_that_names_the_layer(bad: float, dtype: torch.dtype) -> None:
+def test_non_finite_keys_are_an_error_that_names_the_layer(choose: Callable, bad: float, dtype: torch.dtype) -> None:
     keys = {"conv1.weight": torch.ones(4, dtype=dtype), "fc.weight": torch.tensor([1.0, bad, 2.0], dtype=dtype)}
     among = {name: torch.ones_like(key, dtype=torch.bool) for name, key in keys.items()}
     with pytest.raises(ap.InputError, match=r"scores of layer 'fc.weight': 1 of them are NaN or infinite"):
-        lowest(keys, among, 1, "scores")
+        choose(keys, among, 1, "scores")
     among["fc.weight"][1] = False
-    assert positions(lowest(keys, among, 1, "scores")) == {("conv1.weight", 0)}
+    assert positions(choose(keys, among, 1, "scores")) == {("conv1.weight", 0)}
 
 
 @given(st.lists(st.sampled_from([0.0, 0.25, 1.0, 3.5, 1e-30, 1e30]), min_size=1, max_size=40))

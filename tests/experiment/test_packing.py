@@ -2,6 +2,7 @@
 
 import errno
 import io
+import json
 import os
 import tarfile
 import tempfile
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from activeprune.core.errors import InputError
+from activeprune.experiment.entry import Seal
 from activeprune.experiment.packing import Unpacked, pack, unpack
 from activeprune.experiment.store import Entry, FolderStore, Missing
 
@@ -214,6 +216,25 @@ def test_a_foreign_file_adds_nothing(packed: Path, tmp_path: Path) -> None:
     refused(tmp_path / "p.tar.gz")
     refused(tmp_path / "nowhere.tar")
     refused(tmp_path)
+
+
+def test_an_index_in_other_words_and_a_provenance_that_is_none_add_nothing(packed: Path, tmp_path: Path) -> None:
+    """All sizes and sums are right, but `pack` would not have written it."""
+    (_, index), *rest = members_of(packed)
+    spaced = json.dumps(json.loads(index), sort_keys=True, indent=1).encode()
+    refused(tar_of(tmp_path / "spaced.tar", ("index.json", spaced), *rest))
+    name, provenance = next(member for member in rest if member[0].endswith("provenance.json"))
+    seals = [Seal.of(data) for data in (provenance, b"[]\n")]
+    other = index
+    for old, new in zip(seals[0].told().values(), seals[1].told().values(), strict=True):
+        key = name.split("/")[0].encode()
+        before, entry = other.split(key, 1)
+        other = before + key + entry.replace(str(old).encode(), str(new).encode(), 1)
+    members = [(one, b"[]\n" if one == name else data) for one, data in rest]
+    path = tar_of(tmp_path / "list.tar", ("index.json", other), *members)
+    refused(path)
+    with pytest.raises(InputError, match=rf"{name} is not a JSON object"):
+        unpack(path, FolderStore(tmp_path / "into"))
 
 
 def test_a_link_is_no_member(packed: Path, tmp_path: Path) -> None:

@@ -104,6 +104,17 @@ def test_an_input_that_is_damaged_again_and_again_ends_the_run(plan: Plan, store
             mine.take(everything)
 
 
+def test_a_step_that_somebody_finishes_while_it_is_chosen_is_left_alone(plan: Plan, store: FolderStore) -> None:
+    def finished_meanwhile(ready):
+        store.put(ready[0].key, made(ready[0]).parts, {})
+        return ready[:2]
+
+    with queue(plan, store) as mine:
+        taken = mine.take(finished_meanwhile)
+        assert [step.seed for step in taken] == [1]
+        assert [step.seed for step in plan.trainings if mine.leases.holder(step.key)] == [1]
+
+
 def test_what_was_seen_once_is_not_looked_for_again(plan: Plan, store: FolderStore) -> None:
     """Step by step, a plan knows the same with and without looking at everything; what is lost, after `forget`."""
     seen, looked_at = Seen(store), []

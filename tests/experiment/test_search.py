@@ -10,7 +10,7 @@ from activeprune.cli import main
 from activeprune.experiment.plan import Plan
 from activeprune.experiment.reading import read_grid
 from activeprune.experiment.runs import Run
-from activeprune.experiment.search import GRID_FILE, Search, folder_name, opened
+from activeprune.experiment.search import GRID_FILE, WINNER_FILE, Search, folder_name, opened
 
 SMALL = ["--set", "variants=[plain,ap_lite]", "--set", "cycles=1"]
 GRID = [*SMALL, "--grid", "q=0.01,0.05"]
@@ -87,6 +87,18 @@ def test_a_run_in_a_grids_folder_takes_its_place_and_the_other_way_round(tmp_pat
     assert isinstance(opened(tmp_path / "both"), Run)
     search.write_study()
     assert isinstance(opened(tmp_path / "both"), Search)
+
+
+def test_a_grid_without_results_has_no_winner_and_knows_what_is_written(tmp_path: Path) -> None:
+    search = Search.new(read_grid("smoke", grid={"q": [0.01, 0.05]}), tmp_path / "grid")
+    assert not search.is_written()
+    search.write_study()
+    assert search.is_written()
+    assert not Search.new(read_grid("smoke", grid={"q": [0.01, 0.02]}), tmp_path / "grid").is_written()
+    search.write_records()
+    assert search.best() is None
+    assert not (tmp_path / "grid" / WINNER_FILE).exists()
+    assert [path.name for path in sorted((tmp_path / "grid").glob("*/summary.json"))] == ["summary.json"] * 2
 
 
 def test_labels_that_are_no_names_of_folders_get_one() -> None:

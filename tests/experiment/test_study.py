@@ -172,6 +172,12 @@ def test_pretrained_weights_are_never_drawn_anew() -> None:
         read_study("table6", {"method": "lamp", "chain": "reinit", "rewind_epoch": None})
 
 
+def test_only_a_network_that_goes_on_from_trained_weights_is_finetuned() -> None:
+    assert read_study("smoke", {"retrain": "finetune", "variants": ["plain"]}).retrain == "finetune"
+    with pytest.raises(ap.InputError, match="retrain = finetune: only plain under reinit or continue goes on"):
+        read_study("smoke", {"retrain": "finetune", "variants": ["ap_pro"]})
+
+
 def test_what_belongs_to_another_optimiser_is_refused() -> None:
     with pytest.raises(ap.InputError, match=r"momentum = 0\.5: it belongs to sgd, not to adam"):
         read_study("table1", {"optimizer": "adam", "momentum": 0.5})
@@ -341,3 +347,9 @@ def test_a_text_of_somebody_else_imports_nothing(tmp_path: Path, monkeypatch: py
         with pytest.raises(ap.InputError, match=r"file: (data|network) 'trap:load' is code: --import trap"):
             parsed("\n".join([*lines, change]), "file", modules=[])
     assert not (tmp_path / "sprung").exists()
+
+
+def test_a_grid_is_keys_with_lists(tmp_path: Path) -> None:
+    (tmp_path / "odd.yaml").write_text("extends: smoke\ngrid: 3\n")
+    with pytest.raises(ap.InputError, match="grid = 3: keys with lists of values are needed"):
+        read_grid(tmp_path / "odd.yaml")

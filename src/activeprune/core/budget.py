@@ -63,8 +63,8 @@ def _share(name: str, value: object) -> Fraction:
     """The number that was written: a float's shortest form is what its author typed."""
     try:
         number = value if isinstance(value, Fraction) else Fraction(str(value))
-    except (ValueError, ZeroDivisionError):
+    except (ValueError, ZeroDivisionError):  # "twenty", True, "1/0"
         number = Fraction(-1)
-    if isinstance(value, bool) or not 0 <= number <= 1:
+    if not 0 <= number <= 1:
         raise InputError(f"{name} = {value!r} is not a share between 0 and 1 (20 % is 0.20)")
     return number

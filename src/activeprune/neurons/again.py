@@ -64,9 +64,12 @@ class RepeatedCounter(DeadNeuronCounter):
         return self._now.unfed
 
     def _run(self, watch: Watch, batch: Batch, size: int) -> None:
-        if not (self._graphs and isinstance(batch, Tensor) and batch.device.type == "cuda"):
+        if self._graphs and isinstance(batch, Tensor) and batch.device.type == "cuda":  # only on a GPU
+            self._run_or_replay(watch, batch, size)
+        else:
             super()._run(watch, batch, size)
-            return
+
+    def _run_or_replay(self, watch: Watch, batch: Tensor, size: int) -> None:  # only on a GPU
         shape = (batch.shape, batch.dtype)
         if shape in self._seen and shape not in self._records and _steady(watch):
             self._record(watch, batch, size)
@@ -76,7 +79,7 @@ class RepeatedCounter(DeadNeuronCounter):
             self._seen.add(shape)  # and libraries choose their kernels
             super()._run(watch, batch, size)
 
-    def _record(self, watch: Watch, batch: Tensor, size: int) -> None:
+    def _record(self, watch: Watch, batch: Tensor, size: int) -> None:  # only on a GPU
         run = super()._run
         try:
             record = _Record(batch, watch.tallies.values(), lambda images: run(watch, images, size))
@@ -86,7 +89,7 @@ class RepeatedCounter(DeadNeuronCounter):
             self._records[batch.shape, batch.dtype] = record
 
 
-class _Record:
+class _Record:  # only on a GPU
     """A pass over a batch as a CUDA graph, and how much it counts."""
 
     def __init__(self, batch: Tensor, tallies: Iterable[Tally], run: Callable[[Tensor], None]) -> None:

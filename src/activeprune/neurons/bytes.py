@@ -29,7 +29,7 @@ def summed(ones: Tensor) -> Tensor:
         return ones.sum(1, dtype=torch.int32)
     words = ones.view(torch.int64)
     rows = next(rows for rows in range(min(k, MOST), 0, -1) if k % rows == 0)
-    if ones.device.type != "cpu" and rows >= FEW:  # three kernels, where all of `ones` is read once
+    if ones.device.type != "cpu" and rows >= FEW:  # only on a GPU: three kernels, where all of `ones` is read once
         return words.view(a, k // rows, rows, -1).sum(2).view(torch.uint8).sum(1, dtype=torch.int32)
     total = torch.zeros(a, b, dtype=torch.int32, device=ones.device)
     for part in torch.split(words, MOST, 1):

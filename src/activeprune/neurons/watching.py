@@ -193,7 +193,7 @@ class Watch(TorchFunctionMode):
     def _dead(self, kind: str, values: Tensor) -> Tensor:
         """Bytes, 1 where a unit is dead. A CPU is slow at comparing into bools and at taking new memory."""
         near = kind in NEAR_ZERO
-        if values.device.type != "cpu":
+        if values.device.type != "cpu":  # only on a GPU
             dead = values.abs() < self._counting.threshold if near else values == 0
             return dead.contiguous().view(torch.uint8)
         into = self._memory(values.shape, torch.bool)
