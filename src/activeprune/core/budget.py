@@ -62,7 +62,7 @@ def shared_out(count: int, sizes: Sequence[int]) -> list[int]:
 def _share(name: str, value: object) -> Fraction:
     """The number that was written: a float's shortest form is what its author typed."""
     try:
-        number = value if isinstance(value, Fraction) else Fraction(str(value))
+        number = Fraction(str(value))
     except (ValueError, ZeroDivisionError):  # "twenty", True, "1/0"
         number = Fraction(-1)
     if not 0 <= number <= 1:
