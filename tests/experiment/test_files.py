@@ -13,7 +13,7 @@ import pytest
 import activeprune as ap
 from activeprune.experiment.collecting import collect, registered
 from activeprune.experiment.compute import Compute
-from activeprune.experiment.files import age_of, alone, in_use, make, sync
+from activeprune.experiment.files import age_of, alone, in_use
 from activeprune.experiment.helper import Orphan, Telling
 from activeprune.experiment.helpers import Helpers
 from activeprune.experiment.observer import Observer
@@ -24,6 +24,7 @@ from activeprune.experiment.runs import RUN_FILE, Run
 from activeprune.experiment.search import started
 from activeprune.experiment.steps import Step
 from activeprune.experiment.store import FolderStore
+from activeprune.files import make, sync
 
 KEY = "ab" * 16
 

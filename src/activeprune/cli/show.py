@@ -25,7 +25,7 @@ def print_json(value: object) -> None:
 
 
 def visible(text: str) -> str:
-    """A text that a terminal only shows: what would move its cursor, change its title or turn its letters round is
+    r"""A text that a terminal only shows: what would move its cursor, change its title or turn its letters round is
     spelt out.
 
     >>> visible("λ 5 %: \x1b[2J")
