@@ -15,7 +15,7 @@ from activeprune.data import DATASETS
 from activeprune.experiment.reading import read_study
 from activeprune.experiment.study import Variant
 from activeprune.networks import NETWORKS
-from activeprune.report.looks import VARIANTS
+from activeprune.report.looks import LOOKS
 
 ROOT = Path(__file__).parent.parent
 PACKAGE_OF = {"A method": "core.methods", "A network": "networks", "A data set": "data"}
@@ -76,4 +76,4 @@ def test_the_docs_have_a_row_for_everything_that_is_found_by_name(page: str) -> 
 
 
 def test_every_variant_has_a_look() -> None:
-    assert set(VARIANTS) == set(get_args(Variant))
+    assert set(LOOKS) == set(get_args(Variant))

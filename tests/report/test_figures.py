@@ -26,7 +26,7 @@ from activeprune.report.cost import cost, layers_of_study
 from activeprune.report.figures import FIGURES, caption, drawn, rendered, write_figures
 from activeprune.report.figures.style import styled
 from activeprune.report.gathering import Gathered, Reported, gathered
-from activeprune.report.looks import VARIANTS
+from activeprune.report.looks import LOOKS
 from activeprune.report.reference import accuracies, aside, dynamic_rates
 from activeprune.report.series import some_of
 from activeprune.report.wording import per_cent
@@ -120,7 +120,7 @@ def assert_readable(figure: Figure) -> None:
 def test_accuracies_are_means_with_bands_of_the_sample_standard_deviation() -> None:
     axes = figure_of("accuracy").axes[0]
     for place, variant in enumerate(FULL.study.variants):
-        own = lines(axes, VARIANTS[variant].colour)[0]
+        own = lines(axes, LOOKS[variant].colour)[0]
         values = [over_seeds(variant, cycle, lambda t: 100 * t.accuracy) for cycle in FULL.cycles]
         assert own == [pytest.approx((0.8**c, mean(v))) for c, v in zip(FULL.cycles, values, strict=True)]
         corners = axes.collections[place].get_paths()[0].vertices
@@ -140,7 +140,7 @@ def test_the_axis_of_densities_runs_from_dense_to_sparse_with_their_names() -> N
 def test_published_points_are_hollow_and_stand_a_little_aside() -> None:
     axes = figure_of("accuracy").axes[0]
     hollow = [line for line in axes.get_lines() if line.get_markerfacecolor() == "white"]
-    assert [line.get_color() for line in hollow] == [VARIANTS[v].colour for v in ("plain", "ap_lite", "ap_pro")]
+    assert [line.get_color() for line in hollow] == [LOOKS[v].colour for v in ("plain", "ap_lite", "ap_pro")]
     xs, ys = hollow[-1].get_data()
     assert [*ys] == pytest.approx([91.7, 91.8, 91.4, 90.7, 90.4, 89.3, 87.3, 84.1])
     assert all(0.88 < x / printed < 1 for x, printed in zip(xs, [1, 0.64, 0.409, 0.328, 0.262], strict=False))
@@ -174,7 +174,7 @@ def test_failed_trainings_are_left_out_and_said() -> None:
     figure = figure_of("accuracy", run)
     good = [t.accuracy for t in run.of("plain", 4).values() if t.accuracy is not None]
     assert 0 < len(good) < 5
-    drawn_there = dict(lines(figure.axes[0], VARIANTS["plain"].colour)[0])
+    drawn_there = dict(lines(figure.axes[0], LOOKS["plain"].colour)[0])
     assert drawn_there[0.8**4] == pytest.approx(100 * mean(good))
     assert "failed" in figure.get_supxlabel()
 
@@ -183,7 +183,7 @@ def test_static_and_dynamic_rates_of_units_and_channels() -> None:
     panels = {axes.get_title(): axes for axes in figure_of("dead-neurons").axes}
     for of in ("unit", "channel"):
         for what in ("static", "dynamic"):
-            own = lines(panels[f"{what}, {of}s"], VARIANTS["ap_pro"].colour)[0]
+            own = lines(panels[f"{what}, {of}s"], LOOKS["ap_pro"].colour)[0]
             values = [over_seeds("ap_pro", c, lambda t, of=of, what=what: 100 * t.after[of][what]) for c in FULL.cycles]
             assert [y for _, y in own] == pytest.approx([mean(v) for v in values])
     assert lines(panels["dynamic, published"])[0][0][1] == pytest.approx(7.7)
@@ -224,16 +224,16 @@ def test_size_and_operations_are_those_of_the_layers() -> None:
     size, operations = figure_of("size-and-operations").axes[:2]
     layers = layers_of_study(FULL.study)
     worked_out = [cost(layers, FULL.of("plain", cycle)[0].layers) for cycle in FULL.cycles]
-    colour = VARIANTS["plain"].colour
+    colour = LOOKS["plain"].colour
     assert [x for x, _ in lines(size, colour)[0]] == pytest.approx([c.weights for c in worked_out])
     assert [x for x, _ in lines(operations, colour)[0]] == pytest.approx([c.multiply_adds for c in worked_out])
     assert worked_out[0].multiply_adds == 40_813_184
 
 
 def test_variants_differ_without_colour() -> None:
-    assert len({look.marker for look in VARIANTS.values()}) == len(VARIANTS)
-    assert len({look.colour for look in VARIANTS.values()}) == len(VARIANTS)
-    assert set(VARIANTS) == set(get_args(Variant))
+    assert len({look.marker for look in LOOKS.values()}) == len(LOOKS)
+    assert len({look.colour for look in LOOKS.values()}) == len(LOOKS)
+    assert set(LOOKS) == set(get_args(Variant))
 
 
 def test_files_are_the_same_every_time_in_any_thread_and_under_any_settings(tmp_path: Path) -> None:

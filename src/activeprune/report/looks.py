@@ -17,7 +17,7 @@ class Look:
     dark: str = ""
 
 
-VARIANTS = {  # colours of Okabe and Ito
+LOOKS = {  # colours of Okabe and Ito
     "plain": Look("plain", "#000000", "o", "-", "#e8e6e1"),
     "plain_rewind": Look("plain, rewound", "#009E73", "s", "--", "#2fc79b"),
     "ap_lite": Look("AP-Lite", "#0072B2", "^", (0, (5, 1, 1, 1)), "#4da6e8"),

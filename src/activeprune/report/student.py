@@ -50,12 +50,6 @@ def two_sided(t: float, freedom: float) -> float:
     return incomplete_beta(freedom / 2, 0.5, freedom / (freedom + square))
 
 
-def cdf(t: float, freedom: float) -> float:
-    """P(T ≤ t)."""
-    tail = two_sided(t, freedom) / 2
-    return tail if t < 0 else 1 - tail
-
-
 def quantile(probability: float, freedom: float) -> float:
     """The t below which T lies with this probability.
 

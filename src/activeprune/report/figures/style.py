@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedFormatter, FixedLocator, FuncFormatter, LogLocator, NullLocator
 
-from ..looks import VARIANTS
+from ..looks import LOOKS
 from ..series import Point
 from ..wording import per_cent
 
@@ -121,13 +121,13 @@ def draw(axes: Axes, points: Sequence[Point], scale: float = 1.0, **look: Any) -
 
 def draw_variant(axes: Axes, variant: str, points: Sequence[Point], scale: float = 100.0) -> None:
     """A variant's points in its own colour."""
-    look = VARIANTS[variant]
+    look = LOOKS[variant]
     draw(axes, points, scale, color=look.colour, marker=look.marker, linestyle=look.line, markeredgewidth=0, zorder=3)
 
 
 def draw_published(axes: Axes, variant: str, points: Sequence[Point], shift: float = 1.0) -> None:
     """The paper's points as hollow markers with error bars; `shift` moves them along x, so that bars stand apart."""
-    look = VARIANTS[variant]
+    look = LOOKS[variant]
     axes.errorbar(
         [point.x * shift for point in points],
         [100 * point.mean for point in points],
@@ -146,7 +146,7 @@ def legend(figure: Figure, variants: Iterable[str], published: str = "") -> None
     """Above the axes, where no data are."""
     handles = [
         Line2D([], [], color=look.colour, marker=look.marker, linestyle=look.line, markeredgewidth=0, label=look.label)
-        for look in map(VARIANTS.__getitem__, variants)
+        for look in map(LOOKS.__getitem__, variants)
     ]
     if published:
         hollow: dict[str, Any] = {"markerfacecolor": "white", "markeredgewidth": 0.7, "linestyle": "none"}
@@ -168,7 +168,7 @@ def above(figure: Figure, handles: Sequence[Line2D], entry: float = LEGEND_ENTRY
 
 def title(axes: Axes, variant: str, columns: int) -> None:
     """The variant that a column of panels belongs to, in two lines where there are many columns."""
-    axes.set_title(VARIANTS[variant].label.replace(", ", ",\n" if columns > CROWDED else ", "))
+    axes.set_title(LOOKS[variant].label.replace(", ", ",\n" if columns > CROWDED else ", "))
 
 
 def note(figure: Figure, text: str) -> None:

@@ -20,7 +20,7 @@ from ...experiment.reading import written
 from ...experiment.study import Study
 from ..cells import bare, columns
 from ..gathering import Gathered
-from ..looks import VARIANTS
+from ..looks import LOOKS
 from ..reference import accuracies, dynamic_rates
 from ..tables import about
 from ..wording import counted, duration
@@ -94,7 +94,7 @@ def _run(run: Gathered, number: int, images: bool) -> tuple[dict[str, Any], dict
         "facts": _facts(run),
         "told": _told(run, number),
         "yaml": written(run.study),
-        "variants": [(variant, VARIANTS[variant].label, swatch(variant)) for variant in run.study.variants],
+        "variants": [(variant, LOOKS[variant].label, swatch(variant)) for variant in run.study.variants],
         "names": _names(run),
         "cycles": _cycles(run),
         "published": bool(accuracies(run.study)[1] or dynamic_rates(run.study)),
@@ -123,7 +123,7 @@ def _looks(run: Gathered) -> str | None:
 
 def _names(run: Gathered) -> str:
     """What tables call variants, in words, where these are others."""
-    labels = {variant: VARIANTS[variant].label for variant in run.study.variants}
+    labels = {variant: LOOKS[variant].label for variant in run.study.variants}
     return "; ".join(f"{name} is {label}" for name, label in labels.items() if name != label)
 
 
@@ -152,7 +152,7 @@ def _facts(run: Gathered) -> dict[str, str]:
         "method": f"{study.method.name}, chain {study.which_chain}, rule {study.rule}",
         "pruning": f"p = {study.p:g}, q = {study.q:g} in each of {counted(study.cycles, 'cycle')}",
         "training": _settings(study),
-        "variants": "; ".join(VARIANTS[variant].label for variant in study.variants),
+        "variants": "; ".join(LOOKS[variant].label for variant in study.variants),
         "seeds": ", ".join(map(str, study.seeds)),
     }
 

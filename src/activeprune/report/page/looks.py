@@ -6,7 +6,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from ..looks import VARIANTS
+from ..looks import LOOKS
 
 MARKERS = {
     "o": "circle", "s": "square", "^": "triangle", "D": "diamond", "X": "star", "v": "inverted_triangle", "P": "plus",
@@ -23,8 +23,8 @@ SHAPES = {  # around (0, 0), for swatches
 NAMED_DASHES = {"-": (), "--": (4.0, 2.0), ":": (1.0, 1.5)}
 LENGTH = 1.7  # pixels of a dash's unit
 SCHEMES = {
-    "light": {variant: look.colour for variant, look in VARIANTS.items()},
-    "dark": {variant: look.dark or look.colour for variant, look in VARIANTS.items()},
+    "light": {variant: look.colour for variant, look in LOOKS.items()},
+    "dark": {variant: look.dark or look.colour for variant, look in LOOKS.items()},
 }
 
 
@@ -39,7 +39,7 @@ def palette() -> str:
 
 def marker(variant: str) -> str:
     """As Bokeh calls it."""
-    return MARKERS[VARIANTS[variant].marker]
+    return MARKERS[LOOKS[variant].marker]
 
 
 def dashes(line: Any) -> list[int]:
@@ -54,7 +54,7 @@ def dashes(line: Any) -> list[int]:
 
 def swatch(variant: str) -> Markup:
     """A piece of the variant's line with its marker, in a colour that follows the scheme."""
-    lengths = " ".join(map(str, dashes(VARIANTS[variant].line)))
+    lengths = " ".join(map(str, dashes(LOOKS[variant].line)))
     return Markup(
         '<svg class="swatch" viewBox="-16 -6 32 12" width="32" height="12" aria-hidden="true" '
         'style="color:var(--{})"><path d="M-16 0H16" stroke="currentColor" stroke-width="1.8" '

@@ -20,7 +20,7 @@ from bokeh.models import ColumnDataSource, FixedTicker, LogTicker, PlainText, Ra
 from bokeh.plotting import figure
 
 from ...experiment.findings import Spread
-from ..looks import VARIANTS
+from ..looks import LOOKS
 from ..series import Point, Spot
 from ..wording import counted, per_cent, percent, printed
 from .looks import SCHEMES, dashes, marker
@@ -98,7 +98,7 @@ def draw_variant(plot: Any, variant: str, found: Sequence[Spot], scale: float = 
     _line(plot, means, variant)
     marks = plot.scatter("x", "mean", source=means, size=MARK, marker=marker(variant), line_color=None)
     _told(marks, seen, variant)
-    says(marks, {"": VARIANTS[variant].label, "λ": "@density", "mean": "@said", "seeds": "@seeds"})
+    says(marks, {"": LOOKS[variant].label, "λ": "@density", "mean": "@said", "seeds": "@seeds"})
     points = {
         "x": np.array([spot.x for spot in found for _ in spot.values], "f4"),
         "y": np.array([scale * value for spot in found for value in spot.values.values()], "f4"),
@@ -110,7 +110,7 @@ def draw_variant(plot: Any, variant: str, found: Sequence[Spot], scale: float = 
         visible=False,
     )  # fmt: skip
     _told(each, {**seen, "show": "seeds"}, variant)
-    says(each, {"": VARIANTS[variant].label, "λ": "@density{2} %", "seed": "@seed", "value": "@y{3} %"})
+    says(each, {"": LOOKS[variant].label, "λ": "@density{2} %", "seed": "@seed", "value": "@y{3} %"})
 
 
 def draw_published(plot: Any, variant: str, points: Sequence[Point], shift: float = 1.0) -> None:
@@ -133,7 +133,7 @@ def draw_published(plot: Any, variant: str, points: Sequence[Point], shift: floa
         "x", "mean", source=source, size=MARK, marker=marker(variant), fill_color="white", line_color=colour
     )
     marks.tags = tags
-    says(marks, {"": f"{VARIANTS[variant].label}, the paper", "λ": "@density", "mean": "@said"})
+    says(marks, {"": f"{LOOKS[variant].label}, the paper", "λ": "@density", "mean": "@said"})
 
 
 def draw_chosen(
@@ -147,7 +147,7 @@ def draw_chosen(
     if "std" in columns:
         _band(plot, source, variant)
     line = _line(plot, source, variant)
-    says(line, {"": VARIANTS[variant].label, **told})
+    says(line, {"": LOOKS[variant].label, **told})
 
 
 def _ends(columns: Mapping[str, Sequence[Any]]) -> dict[str, list[float]]:
@@ -214,7 +214,7 @@ def _band(plot: Any, source: ColumnDataSource, variant: str) -> None:
 
 
 def _line(plot: Any, source: ColumnDataSource, variant: str) -> Any:
-    line = plot.line("x", "mean", source=source, line_width=2, line_dash=dashes(VARIANTS[variant].line))
+    line = plot.line("x", "mean", source=source, line_width=2, line_dash=dashes(LOOKS[variant].line))
     _told(line, {"variant": variant}, variant)
     return line
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...experiment.findings import GRANULARITIES, PARTS
 from ..gathering import Gathered, Reported
-from ..looks import VARIANTS
+from ..looks import LOOKS
 from ..wording import NONE, counted, duration, percent
 
 TORCH = re.compile(r", torch (\S+)$")
@@ -79,7 +79,7 @@ def provenance(run: Gathered, number: int) -> list[Cell]:
     return [
         Cell(
             anchor(number, variant, cycle),
-            VARIANTS[variant].label,
+            LOOKS[variant].label,
             cycle,
             _density(run, variant, cycle),
             tuple(_row(training, places) for training in found.values()),
@@ -95,7 +95,7 @@ def behind(run: Gathered, number: int) -> list[Behind]:
     return [
         Behind(
             anchor(number, variant),
-            VARIANTS[variant].label,
+            LOOKS[variant].label,
             counted(len(work), "training"),
             "\n".join(f"{one.key} {'missing' if one.seconds is None else duration(one.seconds)}" for one in work),
         )

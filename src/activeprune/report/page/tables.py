@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..layout import Origin, Piece, Table, plain
-from ..looks import VARIANTS
+from ..looks import LOOKS
 from .provenance import anchor
 
 NUMBER = re.compile(r"^[(<]? ?[+−]?\d|^–$|^missing$|^failed$")
@@ -64,7 +64,7 @@ def _place(source: Origin, runs: Numbers) -> str:
 
 
 def _label(source: Origin, first: Origin) -> str:
-    named = "all" if source.variant is None else VARIANTS[source.variant].label
+    named = "all" if source.variant is None else LOOKS[source.variant].label
     return named if source.run == first.run else f"{named} of {source.run}"
 
 
