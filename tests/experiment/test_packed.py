@@ -24,7 +24,7 @@ from activeprune.experiment.search import started
 from activeprune.experiment.steps import Prune, Step, Train
 from activeprune.experiment.store import FolderStore
 from activeprune.training import Training
-from activeprune.training.engines import Engines
+from activeprune.training.choosing import Engines
 from activeprune.training.loop import train_together
 from activeprune.training.unavailable import EngineUnavailable
 from tests.experiment.test_run import Counting, contents

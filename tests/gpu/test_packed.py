@@ -12,7 +12,7 @@ from activeprune.experiment.plan import record_of
 from activeprune.experiment.runs import Run
 from activeprune.experiment.search import started
 from activeprune.experiment.steps import Measure, Step, Train
-from activeprune.training.engines import CANDIDATES, MOST_FUSED, Engines
+from activeprune.training.choosing import CANDIDATES, MOST_FUSED, Engines
 from tests.experiment.test_run import contents
 from tests.gpu.makers import patches, training
 

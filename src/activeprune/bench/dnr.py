@@ -16,9 +16,9 @@ from ..core.masks import Masks
 from ..data import Feed
 from ..networks import build
 from ..neurons import dead_neurons
+from ..training.choosing import Engines
 from ..training.duration import Duration
 from ..training.engine import Eager
-from ..training.engines import Engines
 from ..training.loop import Entry, train_together
 from ..training.probe import EVERY, PROBED_IMAGES, Probe, Probed, ProbedNetwork, at_once
 from ..training.result import Snapshot

@@ -13,9 +13,9 @@ from ..core.errors import InputError
 from ..data import Dataset, Images, InMemory
 from ..networks.cifar_resnet import Block, CifarResNet
 from ..training import Training
+from ..training.choosing import Engines
 from ..training.engine import Eager, Engine
-from ..training.engines import Engines
-from ..training.fused_engine import fits
+from ..training.fused.lanes import fitting
 from ..training.loop import Entry, train_together
 from .measure import settle
 
@@ -54,7 +54,8 @@ def run(network: str, replicas: Sequence[int], batch: int, device: torch.device)
         plain = row.images_per_second
         yield row
     training = bench_training(network, "bf16", batch)
-    dataset = noise(CIFAR if fits(training, noise(FEWER)) and device.type == "cuda" else FEWER)
+    fused = device.type == "cuda" and fitting(training, noise(FEWER)) is not None
+    dataset = noise(CIFAR if fused else FEWER)
     for count in replicas:
         engine = Engines(device, count, _refused).engine(training, dataset, count)
         yield _timed(training, dataset, engine, count, plain, device)

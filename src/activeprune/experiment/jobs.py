@@ -14,7 +14,7 @@ from ..core.errors import InputError
 from ..core.masks import Masks
 from ..machine import AUTO, automatic
 from ..machine import device as usable_device
-from ..training.engines import Engines
+from ..training.choosing import Engines
 from .collecting import collect
 from .compute import Compute
 from .executors import Executor, Local, Processes

@@ -14,8 +14,8 @@ import torch
 from ..core.errors import InputError
 from ..machine import one_thread
 from ..training import Result, Training
+from ..training.choosing import Engines
 from ..training.engine import Eager
-from ..training.engines import Engines
 from ..training.loop import Entry, same_kernels, train_together
 from ..training.unavailable import EngineUnavailable
 from .compute import Compute

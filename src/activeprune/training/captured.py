@@ -16,10 +16,10 @@ from ..core.recording import recorded_by
 from ..data import Feed, Part, Shelf, resized, scaled, shown
 from .counts import BatchCounts
 from .engine import EVALUATED, Lane
+from .epoch_tables import Tables
 from .member import Member, Score
 from .result import State
 from .settings import Training
-from .tables import Tables
 from .unavailable import EngineUnavailable
 
 WARM_UP = 3  # steps before the capture, in which libraries choose their kernels and allocate

@@ -9,8 +9,9 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -21,12 +22,34 @@ import torch
 from ...data.cache import directory
 from ..unavailable import EngineUnavailable
 
-SOURCE = Path(__file__).with_name("kernels.cu")
 OLDEST = (8, 0)  # compute capability: cp.async, and matrix products of bf16
+_FOLDER = Path(__file__).with_name("kernels")
 _OPTIONS = ("--std=c++17",)
 _OVERLAPPING = (9, 0)  # compute capability: a kernel can start before the one in front of it has ended
 _MOST_DYNAMIC_SHARED_MEMORY = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _PROGRAMMATIC_STREAM_SERIALIZATION = 6  # CU_LAUNCH_ATTRIBUTE_...
+
+
+@dataclass(frozen=True)
+class Source:
+    """A text in CUDA C++, and by name those that it includes."""
+
+    text: bytes
+    headers: Mapping[str, bytes] = field(default_factory=dict)
+
+    def digest(self) -> bytes:
+        """What tells this source from others."""
+        parts = [self.text]
+        for name, text in sorted(self.headers.items()):
+            parts += [name.encode(), text]
+        return sha256(b"".join(sha256(part).digest() for part in parts)).digest()
+
+
+@lru_cache
+def fused_source() -> Source:
+    """The source of all kernels."""
+    headers = {file.name: file.read_bytes() for file in sorted(_FOLDER.glob("*.cuh"))}
+    return Source((_FOLDER / "kernels.cu").read_bytes(), headers)
 
 
 class _Attribute(ctypes.Structure):
@@ -138,15 +161,15 @@ def kernels(device: torch.device) -> Module:
         processors = torch.cuda.get_device_properties(device).multi_processor_count
         overlaps = capability >= _OVERLAPPING
         try:
-            return Module(cubin(SOURCE.read_bytes(), architecture), processors, overlaps)
+            return Module(cubin(fused_source(), architecture), processors, overlaps)
         except EngineUnavailable:  # what the disk kept may be damaged
-            return Module(cubin(SOURCE.read_bytes(), architecture, afresh=True), processors, overlaps)
+            return Module(cubin(fused_source(), architecture, afresh=True), processors, overlaps)
 
 
-def cubin(source: bytes, architecture: str, afresh: bool = False) -> bytes:
+def cubin(source: Source, architecture: str, afresh: bool = False) -> bytes:
     """A source compiled for an architecture such as "sm_90", from the disk where it has been compiled before."""
     version = ".".join(map(str, nvrtc_version()))
-    key = sha256(b"\0".join([source, architecture.encode(), version.encode(), *(o.encode() for o in _OPTIONS)]))
+    key = sha256(source.digest() + "\0".join([architecture, version, *_OPTIONS]).encode())
     file = directory() / "kernels" / f"{key.hexdigest()[:32]}.cubin"
     with suppress(OSError):
         if not afresh:
@@ -160,11 +183,15 @@ def cubin(source: bytes, architecture: str, afresh: bool = False) -> bytes:
     return compiled
 
 
-def compile_source(source: bytes, architecture: str) -> bytes:
+def compile_source(source: Source, architecture: str) -> bytes:
     """NVRTC's machine code for a source; `EngineUnavailable` with its log where it refuses."""
     library = _nvrtc()
     program = ctypes.c_void_p()
-    _check_nvrtc(library.nvrtcCreateProgram(ctypes.byref(program), source, b"kernels.cu", 0, None, None), "start")
+    count = len(source.headers)
+    texts = (ctypes.c_char_p * count)(*source.headers.values())
+    names = (ctypes.c_char_p * count)(*(name.encode() for name in source.headers))
+    created = library.nvrtcCreateProgram(ctypes.byref(program), source.text, b"kernels.cu", count, texts, names)
+    _check_nvrtc(created, "start")
     try:
         options = [option.encode() for option in (*_OPTIONS, f"--gpu-architecture={architecture}")]
         failed = library.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))

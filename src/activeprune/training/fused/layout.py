@@ -146,6 +146,11 @@ class Layout:
         blocks = [conv for block in self.blocks for conv in (block.conv1, block.conv2, block.projection)]
         return [self.stem, *(conv for conv in blocks if conv is not None)]
 
+    def before(self, conv: Conv) -> Conv:
+        """The 3x3 convolution whose norm the input of this one comes from."""
+        chain = [self.stem, *(conv for block in self.blocks for conv in (block.conv1, block.conv2))]
+        return chain[chain.index(conv) - 1]
+
     def row(self, tensors: Mapping[str, Tensor], suffix: str = "", fill: float = 0.0) -> Tensor:
         """Tensors by parameter name (with `suffix`) as a flat row, float32 [size]; what is missing becomes `fill`."""
         flat = torch.zeros(self.size)

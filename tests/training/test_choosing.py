@@ -6,9 +6,9 @@ import torch
 from activeprune.data import Dataset, Images
 from activeprune.training import Training
 from activeprune.training.captured import Captured
+from activeprune.training.choosing import Engines
 from activeprune.training.engine import Eager
-from activeprune.training.engines import Engines
-from activeprune.training.fused_engine import Fused, fits
+from activeprune.training.fused.lanes import Fused, fitting
 from activeprune.training.unavailable import EngineUnavailable
 from tests.gpu.makers import patches, training
 
@@ -21,8 +21,9 @@ def of_bf16(**changes) -> Training:
 
 @pytest.mark.parametrize("network", ["resnet20", "resnet8", {"name": "resnet20", "shortcut": "pad"}])
 def test_the_fused_kernels_are_for_residual_networks_of_small_images(network: object) -> None:
-    assert fits(of_bf16(network=network), patches())
-    assert fits(of_bf16(network=network, nesterov=True, label_smoothing=0.1, augment="none", batch=64), patches())
+    assert fitting(of_bf16(network=network), patches()) is not None
+    other = of_bf16(network=network, nesterov=True, label_smoothing=0.1, augment="none", batch=64)
+    assert fitting(other, patches()) is not None
 
 
 @pytest.mark.parametrize(
@@ -32,12 +33,12 @@ def test_the_fused_kernels_are_for_residual_networks_of_small_images(network: ob
     ids=str,
 )  # fmt: skip
 def test_and_for_nothing_else(changes: dict) -> None:
-    assert not fits(training(**{"precision": "bf16", **changes}), patches())
+    assert fitting(training(**{"precision": "bf16", **changes}), patches()) is None
 
 
 def test_images_of_another_size_are_not_for_them() -> None:
     small = Images(torch.zeros(20, 3, 8, 8, dtype=torch.uint8), torch.zeros(20, dtype=torch.int64))
-    assert not fits(of_bf16(), Dataset("small", ("a",), small, small))
+    assert fitting(of_bf16(), Dataset("small", ("a",), small, small)) is None
 
 
 def test_on_a_cpu_the_plain_loop_does_everything() -> None:

@@ -11,7 +11,7 @@ from ..data import Dataset, Feed, Images, Shelf
 from .captured import Captured
 from .engine import Eager, Engine
 from .fused.compiling import kernels
-from .fused_engine import Fused, fits
+from .fused.lanes import Fused, fitting
 from .result import State
 from .settings import Training
 from .unavailable import EngineUnavailable
@@ -92,7 +92,7 @@ class Engines:
         if training not in self._fitting:
             on_gpu = self.device.type == "cuda" and isinstance(dataset.train, Images)
             self._fitting[training] = [Captured] if on_gpu else []
-            if on_gpu and fits(training, dataset):
+            if on_gpu and fitting(training, dataset) is not None:
                 self._fitting[training].insert(0, Fused)
                 try:
                     kernels(self.device)

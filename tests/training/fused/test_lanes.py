@@ -6,14 +6,11 @@ import pytest
 import torch
 
 import activeprune as ap
-from activeprune.data import Shelf
-from activeprune.training import fused_engine
 from activeprune.training.fused import FusedResNets
+from activeprune.training.fused.lanes import FusedLane
 from activeprune.training.fused.layout import Layout
-from activeprune.training.fused.plan import Networks
-from activeprune.training.fused_engine import Fused, FusedLane
-from activeprune.training.unavailable import EngineUnavailable
-from tests.gpu.makers import half, patches, start_of, training
+from activeprune.training.fused.memory import Networks
+from tests.gpu.makers import half, start_of, training
 
 CPU = torch.device("cpu")
 CHOSEN = training(network="resnet8", precision="bf16")
@@ -57,9 +54,3 @@ def test_momentum_of_another_network_is_not_passed_over(momentum: dict, told: st
     own._state = start_of(CHOSEN)
     with pytest.raises(ap.InputError, match=told):
         own.load_optimizer_state(momentum)
-
-
-def test_what_was_not_seen_before_leads_to_another_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fused_engine, "fits", lambda training, dataset: True)
-    with pytest.raises(EngineUnavailable, match="batch = 100: the fused engine needs a multiple of 8"):
-        Fused(training(precision="bf16", batch=100), Shelf(patches(), CPU), CPU, 2)

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from .compiling import kernels
+from .launches import Launch, Launches
 from .layout import MOMENTUM, Layout, Shortcut, State
-from .plan import STEPS, Networks, Plan, Shared, Step
+from .memory import STEPS, Networks, Shared
 
 Augmentation = Literal["none", "crop", "crop_flip"]
 
@@ -22,6 +23,7 @@ MOST_IMAGES = 1 << 22  # a row of images, crop and flip are one int32
 MOST_CLASSES = 256
 BRANCHES = 2  # of a step, each with a share of the networks: one fills what the other leaves idle
 EVALUATED_AT_ONCE = 1024  # images of all networks, at least, where the training batch is smaller
+EVALUATED_OF_ONE = 1024  # images of one network at most: more would leave much of the last batch empty
 
 
 def why_not(depth: int, image: tuple[int, ...], batch: int, classes: int, augment: str, images: int) -> str | None:
@@ -63,19 +65,17 @@ class FusedResNets:
         *,
         members: int,
         batch: int = 128,
-        in_channels: int = 3,
         momentum: float = 0.9,
         nesterov: bool = False,
         weight_decay: float = 0.0,
         label_smoothing: float = 0.0,
         augment: Augmentation = "crop_flip",
     ) -> None:
-        shape = (in_channels, *images.shape[2:])
-        if reason := why_not(depth, shape, batch, classes, augment, len(images)):
+        if reason := why_not(depth, images.shape[1:], batch, classes, augment, len(images)):
             raise ValueError(reason)
-        if images.dtype != torch.uint8 or images.shape[1] != in_channels or len(labels) != len(images):
+        if images.dtype != torch.uint8 or len(labels) != len(images):
             found = f"{images.dtype} {tuple(images.shape)}, and {len(labels)} labels"
-            raise ValueError(f"bytes [N, {in_channels}, 32, 32] and N labels are needed, not {found}")
+            raise ValueError(f"bytes [N, 3, 32, 32] and N labels are needed, not {found}")
         self.device = images.device
         self.members, self.batch, self.augment = members, batch, augment
         self.layout = layout = Layout(depth, shortcut, classes)
@@ -97,11 +97,14 @@ class FusedResNets:
         )
         self.buffers: dict[str, Tensor] = {}
         scratch: dict[str, Tensor] = {}
-        self._parts = 1 << max(0, (EVALUATED_AT_ONCE // (batch * members)).bit_length() - 1)
+        most = min(EVALUATED_AT_ONCE // (batch * members), EVALUATED_OF_ONE // batch)
+        self._parts = 1 << max(0, most.bit_length() - 1)
         share = -(-members // BRANCHES)
         branches = [slice(first, min(first + share, members)) for first in range(0, members, share)]
-        self._training = [Plan(shared, networks, slots, self.buffers) for slots in branches]
-        self._evaluation = [Plan(shared, networks, slots, scratch, self._parts, training=False) for slots in branches]
+        self._training = [Launches(shared, networks, slots, self.buffers) for slots in branches]
+        self._evaluation = [
+            Launches(shared, networks, slots, scratch, self._parts, training=False) for slots in branches
+        ]
         self._graphs: dict[bool, torch.cuda.CUDAGraph] = {}
 
     def place(
@@ -210,27 +213,27 @@ class FusedResNets:
         return self._graphs[training]
 
 
-def _side_by_side(plans: list[Plan]) -> None:
-    """A step of each plan, each on a stream of its own."""
+def _side_by_side(branches: list[Launches]) -> None:
+    """A step of each branch, each on a stream of its own."""
     here = torch.cuda.current_stream()
-    streams = [torch.cuda.Stream() for _ in plans]  # type: ignore[no-untyped-call]
-    for plan, stream in zip(plans, streams, strict=True):
+    streams = [torch.cuda.Stream() for _ in branches]  # type: ignore[no-untyped-call]
+    for branch, stream in zip(branches, streams, strict=True):
         stream.wait_stream(here)
         with torch.cuda.stream(stream):
-            _launch(plan.steps)
+            _launch(branch.launches)
     for stream in streams:
         here.wait_stream(stream)
 
 
-def _launch(steps: list[Step]) -> None:
+def _launch(launches: list[Launch]) -> None:
     """Puts the kernels of a step on the current stream, and those aside of it on another."""
     main, side = torch.cuda.current_stream(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
-    for number, step in enumerate(steps):
-        if step.aside:
+    for number, one in enumerate(launches):
+        if one.aside:
             side.wait_stream(main)
             with torch.cuda.stream(side):
-                step.launch(False)
+                one.launch(False)
             continue
-        if step.joins:
+        if one.joins:
             main.wait_stream(side)
-        step.launch(number > 0 and not step.joins)
+        one.launch(number > 0 and not one.joins)

@@ -7,46 +7,42 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from ..core.errors import InputError, listed
-from ..core.masks import Masks
-from ..data import Dataset, Feed, Images, Part, Shelf
-from ..networks.cifar_resnet import CifarResNet
-from .engine import EVALUATED, Lane
-from .fused import FusedResNets, why_not
-from .fused.layout import MOMENTUM
-from .member import Score
-from .result import Snapshot, State
-from .settings import Training
-from .tables import Tables
-from .unavailable import EngineUnavailable
+from ...core.errors import InputError, listed
+from ...core.masks import Masks
+from ...data import Dataset, Feed, Images, Part, Shelf
+from ...networks.cifar_resnet import CifarResNet
+from ..engine import EVALUATED, Lane
+from ..epoch_tables import Tables
+from ..member import Score
+from ..result import Snapshot, State
+from ..settings import Training
+from ..unavailable import EngineUnavailable
+from .layout import MOMENTUM
+from .resnets import FusedResNets, why_not
 
 
 class Fused:
     """`count` networks in one launch a layer. What one computes depends neither on the others nor on their number."""
 
     def __init__(self, training: Training, shelf: Shelf, device: torch.device, count: int) -> None:
-        if not fits(training, shelf.dataset):
+        model = fitting(training, shelf.dataset)
+        if model is None:
             raise EngineUnavailable(f"the fused kernels are not made for {training.network.name} trained like this")
-        model = training.build(len(shelf.dataset.classes), shelf.pixels.shape[1])
-        assert isinstance(model, CifarResNet)
         self.training, self.shelf, self.device, self.model = training, shelf, device, model
-        try:
-            self.networks = FusedResNets(
-                model.depth,
-                model.kind,
-                len(shelf.dataset.classes),
-                shelf.pixels,
-                shelf.labels,
-                members=count,
-                batch=training.batch,
-                momentum=training.momentum,
-                nesterov=training.nesterov,
-                weight_decay=training.weight_decay,
-                label_smoothing=training.label_smoothing,
-                augment=training.augment,  # type: ignore[arg-type]  # `fits` has looked
-            )
-        except ValueError as error:  # what `fits` has not seen: another engine can
-            raise EngineUnavailable(str(error)) from error
+        self.networks = FusedResNets(
+            model.depth,
+            model.kind,
+            len(shelf.dataset.classes),
+            shelf.pixels,
+            shelf.labels,
+            members=count,
+            batch=training.batch,
+            momentum=training.momentum,
+            nesterov=training.nesterov,
+            weight_decay=training.weight_decay,
+            label_smoothing=training.label_smoothing,
+            augment=training.augment,  # type: ignore[arg-type]  # `fitting` has looked
+        )
         self._used = 0
 
     def clear(self) -> None:
@@ -149,15 +145,15 @@ class FusedLane:
         return bool(torch.isfinite(networks.parameters[slot]).all() & torch.isfinite(networks.running[slot]).all())
 
 
-def fits(training: Training, dataset: Dataset) -> bool:
-    """Whether this is a training that the fused kernels are made for."""
+def fitting(training: Training, dataset: Dataset) -> CifarResNet | None:
+    """The network, if this is a training that the fused kernels are made for."""
     images, classes = dataset.train, len(dataset.classes)
     if not isinstance(images, Images) or (training.optimizer, training.precision) != ("sgd", "bf16"):
-        return False
+        return None
     if training.clip is not None or training.resolution is not None:
-        return False
+        return None
     model = training.build(classes, images.shape[0])
+    if not isinstance(model, CifarResNet):
+        return None
     count = len(images) + len(dataset.test)
-    return isinstance(model, CifarResNet) and not why_not(
-        model.depth, images.shape, training.batch, classes, training.augment, count
-    )
+    return None if why_not(model.depth, images.shape, training.batch, classes, training.augment, count) else model
