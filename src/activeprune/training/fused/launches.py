@@ -213,7 +213,7 @@ class Launches:
         kernel = f"backward_{conv.outputs}_{kind}"
         networks, parameters, before = self.networks, self.layout.parameters, self.layout.before(conv)
         cut = self._cut(kernel, conv.side)
-        run, left = cut.runs(self.kernels[kernel], conv.outputs, self.all)
+        run, left = cut.runs(self.kernels[kernel], self.all)
         sums = self.buffers[f"{conv.norm.name}/gradient_sums"]
         a = args.Backward(
             gradient=_at(gradient),

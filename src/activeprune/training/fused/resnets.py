@@ -22,7 +22,7 @@ Augmentation = Literal["none", "crop", "crop_flip"]
 MOST_IMAGES = 1 << 22  # a row of images, crop and flip are one int32
 MOST_CLASSES = 256
 BRANCHES = 2  # of a step, each with a share of the networks: one fills what the other leaves idle
-EVALUATED_AT_ONCE = 1024  # images of all networks, at least, where the training batch is smaller
+EVALUATED_AT_ONCE = 8192  # images of all networks, unless a training batch of each is more; 1024 is 14 % slower for 8
 EVALUATED_OF_ONE = 1024  # images of one network at most: more would leave much of the last batch empty
 
 

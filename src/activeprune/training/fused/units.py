@@ -37,7 +37,7 @@ UNITS = {
 }
 # Units whose weight gradients are added up before all others: by the block that computed them where the networks are
 # enough to keep every block busy with so many, which saves memory traffic, else by the update. The same numbers.
-RUNS = {16: 4, 32: 2, 64: 2}  # by output channels
+RUN = 4  # which `update` knows
 BALANCED = 1.05  # how much longer the longest block may take with whole runs
 
 
@@ -55,12 +55,11 @@ class Cut:
         tiles, per_unit = pixels // kernel.pixels, UNITS[kernel.name] // kernel.pixels
         return cls(tiles, per_unit, -(-tiles // per_unit))
 
-    def runs(self, kernel: Kernel, channels: int, networks: int) -> tuple[int, int]:
+    def runs(self, kernel: Kernel, networks: int) -> tuple[int, int]:
         """How many units a block takes at least and adds up itself, and how many rows the update adds up first: where
         units are to be added up before all others, one of the two is that many.
         """
-        wanted = RUNS[channels]
-        if self.units % wanted:
+        if self.units % RUN:
             return 1, 1
-        apart, together = (-(-(self.units // run) * networks // kernel.resident) * run for run in (1, wanted))
-        return (wanted, 1) if together <= BALANCED * apart else (1, wanted)
+        apart, together = (-(-(self.units // run) * networks // kernel.resident) * run for run in (1, RUN))
+        return (RUN, 1) if together <= BALANCED * apart else (1, RUN)

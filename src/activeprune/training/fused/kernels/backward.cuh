@@ -26,9 +26,9 @@ struct Backward {
 // The weight gradient of a tap is input transposed times shifted dy: a warp owns 16 input channels, NI times 8 output
 // channels and all nine taps, and where fewer warps would do, GROUPS of them share the pixels and add up at the end.
 // Of the input gradient a warp has M times 16 pixels; of 64 channels it takes half, which needs fewer weights.
-template <int CIN_, int COUT_, int STRIDE_, bool MIDDLE_, int ROWS_, int IMAGES_, int ATONCE_, Place PLACE_>
+template <int CIN_, int COUT_, int STRIDE_, bool MIDDLE_, int ROWS_, int IMAGES_, int WARPS_, int ATONCE_, Place PLACE_>
 struct BackwardShape {
-  static constexpr int CIN = CIN_, COUT = COUT_, STRIDE = STRIDE_, ROWS = ROWS_, IMAGES = IMAGES_, WARPS = 8;
+  static constexpr int CIN = CIN_, COUT = COUT_, STRIDE = STRIDE_, ROWS = ROWS_, IMAGES = IMAGES_, WARPS = WARPS_;
   static constexpr bool MIDDLE = MIDDLE_;
   static constexpr Place PLACE = PLACE_;
   static constexpr int ATONCE = ATONCE_;
@@ -150,27 +150,30 @@ template <class L> struct BackwardTile {
       }
   }
 
-  // Rows of at least 16 pixels: going down a strip of 16, a dy row once loaded serves three kernel rows
+  // Rows of at least 16 pixels: going down a strip of 16, an input row once loaded serves three kernel rows
   DEVICE void weight_gradient_wide(float (&acc)[9][L::NI][4], int in, int out, int group) const {
     constexpr int STRIPS = L::SIDE / 16, ROWS = L::ROWS / (L::GROUPS / STRIPS > 0 ? L::GROUPS / STRIPS : 1);
-    static_assert(L::NI == 1 && L::GROUPS >= STRIPS && L::IMAGES == 1, "a strip a group");
+    static_assert(L::NI <= 2 && L::GROUPS >= STRIPS && L::IMAGES == 1, "one load for all channels, a strip a group");
     const int lane = threadIdx.x & 31, strip = group % STRIPS, first = group / STRIPS * ROWS;
-    const u32 dy = shared_address(tile) + (first * L::COLUMNS + strip * 16 + (lane & 15)) * L::PITCH + out * 16;
+    const u32 dy = shared_address(tile) + (first * L::COLUMNS + strip * 16 + (lane & 15)) * L::PITCH +
+                   out * L::NI * 16 + (L::NI == 2 ? (lane >> 4) * 16 : 0);
     const u32 x = shared_address(inputs) + in * 32 + ((lane >> 3) & 1) * 16 +
                   (first * L::SIDE + strip * 16 + (lane & 7) + ((lane >> 4) << 3)) * L::INPUT_PITCH;
-    u32 b[3][3][2];  // [row % 3][kernel column]
+    u32 f[3][4];  // [row % 3]
 #pragma unroll
-    for (int row = 0; row < ROWS + 2; row++) {
+    for (int row = 0; row < ROWS + 2; row++) {  // of dy, with its frame
+      if (row < ROWS) load_transposed(f[row % 3], x + row * L::SIDE * L::INPUT_PITCH);
 #pragma unroll
-      for (int column = 0; column < 3; column++)
-        load_transposed(b[row % 3][column], dy + (row * L::COLUMNS + 2 - column) * L::PITCH);
-      if (row < 2) continue;
-      u32 f[4];
-      load_transposed(f, x + (row - 2) * L::SIDE * L::INPUT_PITCH);
+      for (int column = 0; column < 3; column++) {
+        u32 b[2 * L::NI];
+        load_transposed(b, dy + (row * L::COLUMNS + 2 - column) * L::PITCH);
 #pragma unroll
-      for (int tap = 0; tap < 9; tap++) {
-        const u32(&from)[2] = b[(row - tap / 3) % 3][tap % 3];
-        multiply(acc[tap][0], f, from[0], from[1]);
+        for (int kernel_row = 0; kernel_row < 3; kernel_row++) {
+          const int from = row - 2 + kernel_row;
+          if (from < 0 || from >= ROWS) continue;
+#pragma unroll
+          for (int n = 0; n < L::NI; n++) multiply(acc[kernel_row * 3 + column][n], f[from % 3], b[2 * n], b[2 * n + 1]);
+        }
       }
     }
   }

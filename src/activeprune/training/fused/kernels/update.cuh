@@ -42,7 +42,7 @@ extern "C" __global__ void __launch_bounds__(256) update(const __grid_constant__
   wait_for_kernel_before();
   if (!a.active[k] || i - s.start >= s.length) return;
   const float* row = s.rows + k * s.network_pitch + (i - s.start);
-  float gradient = s.run == 4 ? total<4>(row, s) : s.run == 2 ? total<2>(row, s) : total<1>(row, s);
+  float gradient = s.run == 4 ? total<4>(row, s) : total<1>(row, s);
   const size_t at = (size_t)k * a.count + i;
   const float old = a.parameters[at], rate = a.rates[(size_t)k * a.steps + a.step[k]];
   gradient = (a.mask[at] ? gradient : 0.f) + a.decay * old;
