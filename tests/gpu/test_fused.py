@@ -505,7 +505,7 @@ def test_the_same_bits_again(data):
 def test_steps_in_one_go_or_in_several(data, monkeypatch):
     results = []
     for room in (512, 16):
-        for module in ("engine", "plan"):
+        for module in ("launches", "memory", "resnets"):
             monkeypatch.setattr(f"activeprune.training.fused.{module}.STEPS", room)
         engine = engine_of(data, [model_of(8)])
         losses, _ = engine.train(*draws_of(engine, 35), rates_of(engine, 35, 0.01), everyone(engine))

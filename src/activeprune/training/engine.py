@@ -41,7 +41,7 @@ class Lane(Protocol):
         """Puts momentum and the like in place."""
 
     def is_finite(self) -> bool:
-        """Whether every number of the state is finite."""
+        """Whether every number of the state was finite after the latest steps; to be asked behind `end`."""
 
 
 class Engine(Protocol):

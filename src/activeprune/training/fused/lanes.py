@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -63,8 +65,9 @@ class Fused:
         order, shift, flip, rates = (torch.stack(parts) for parts in zip(*(s.table(steps) for s in slots), strict=True))
         active = torch.tensor([slot in own for slot in range(self.networks.members)])
         losses, right = self.networks.train(order, shift, flip, rates, active)
-        for slot, lane in own.items():
-            lane.note(losses[slot], right[slot])
+        outcome = Outcome(losses, right.sum(1), self.networks.finite())
+        for lane in own.values():
+            lane.note(outcome)
 
     def score(self, lanes: Sequence[Lane]) -> list[dict[Part, Score]]:
         """How well each does on its validation images and on the test images; waits for the device once a part."""
@@ -81,6 +84,20 @@ class Fused:
         return found
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """What came of some steps of all networks: `losses` [K, S], `right` answers [K], `finite` states [K]."""
+
+    losses: Tensor
+    right: Tensor
+    finite: Tensor
+
+    @cached_property
+    def fetched(self) -> tuple[list[list[float]], list[int], list[bool]]:
+        """The three, brought to the CPU when the first network asks for its own; waits for the device."""
+        return self.losses.tolist(), self.right.tolist(), self.finite.tolist()
+
+
 class FusedLane:
     """One of the networks: its slot, its images, and where it is in its epoch."""
 
@@ -95,23 +112,23 @@ class FusedLane:
         """Makes ready for the steps of an epoch, at these learning rates."""
         self.tables.fill(epoch, rates)
         self._at = 0
-        self._losses: list[Tensor] = []
-        self._right: list[Tensor] = []
+        self._outcomes: list[Outcome] = []
 
     def table(self, steps: int) -> tuple[Tensor, ...]:
         """Order, shifts, flips and rates of the next steps."""
         part, tables = slice(self._at, self._at + steps), self.tables
         return tables.order[part], tables.shift[part], tables.flip[part], tables.rates[part]
 
-    def note(self, losses: Tensor, right: Tensor) -> None:
-        """Keeps what came out of some steps."""
-        self._at += len(losses)
-        self._losses.append(losses)
-        self._right.append(right)
+    def note(self, outcome: Outcome) -> None:
+        """Keeps what came of some steps."""
+        self._at += outcome.losses.shape[1]
+        self._outcomes.append(outcome)
 
     def end(self) -> tuple[list[float], int]:
         """The loss of every step since `begin`, and the number of right answers; waits for the device."""
-        return torch.cat(self._losses).tolist(), int(torch.cat(self._right).sum())
+        fetched = [outcome.fetched for outcome in self._outcomes]
+        losses = [loss for all_losses, _, _ in fetched for loss in all_losses[self.slot]]
+        return losses, sum(right[self.slot] for _, right, _ in fetched)
 
     def snapshot(self) -> Snapshot:
         """Weights, norm parameters and running statistics as they are now; asked later, it brings them to the CPU."""
@@ -140,9 +157,8 @@ class FusedLane:
         self.load(self._state, state)
 
     def is_finite(self) -> bool:
-        """Whether every number of the state is finite; waits for the device."""
-        networks, slot = self.networks, self.slot
-        return bool(torch.isfinite(networks.parameters[slot]).all() & torch.isfinite(networks.running[slot]).all())
+        """Whether every number of the state was finite after the latest steps; waits for the device."""
+        return self._outcomes[-1].fetched[2][self.slot]
 
 
 def fitting(training: Training, dataset: Dataset) -> CifarResNet | None:

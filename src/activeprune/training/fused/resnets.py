@@ -163,6 +163,10 @@ class FusedResNets:
         table = self._run(codes.view(self.members, steps, batch), None)
         return table[..., 0].double().sum(1), table[..., 1].long().sum(1)
 
+    def finite(self) -> Tensor:
+        """Whether all numbers of each network's state are, bool [K], on the device."""
+        return torch.isfinite(self.parameters).all(1) & torch.isfinite(self.running).flatten(1).all(1)
+
     def state(self, slot: int) -> State:
         """A network's `state_dict`, on the CPU; waits for the device."""
         return self.layout.state(self.parameters[slot].cpu(), self.running[slot].cpu(), int(self.batches[slot]))
