@@ -15,7 +15,7 @@ from statistics import fmean, stdev
 import torch
 
 from activeprune.data import Shelf
-from activeprune.experiment.reading import read_study
+from activeprune.experiment.plan.reading import read_study
 from activeprune.machine import described
 from activeprune.training.captured import Captured
 from activeprune.training.engine import Eager, Engine

@@ -12,18 +12,18 @@ import pytest
 
 import activeprune as ap
 from activeprune.experiment.collecting import collect, registered
-from activeprune.experiment.compute import Compute
-from activeprune.experiment.files import age_of, alone, in_use
 from activeprune.experiment.helper import Orphan, Telling
-from activeprune.experiment.helpers import Helpers
-from activeprune.experiment.observer import Observer
-from activeprune.experiment.own import import_all
+from activeprune.experiment.imports import import_all
 from activeprune.experiment.plan import Plan
-from activeprune.experiment.reading import parsed, read_study, written
+from activeprune.experiment.plan.reading import parsed, read_study, written
+from activeprune.experiment.plan.steps import Step
 from activeprune.experiment.runs import RUN_FILE, Run
 from activeprune.experiment.search import started
-from activeprune.experiment.steps import Step
 from activeprune.experiment.store import FolderStore
+from activeprune.experiment.store.files import age_of, alone, in_use
+from activeprune.experiment.work.compute import Compute
+from activeprune.experiment.work.helpers import Helpers
+from activeprune.experiment.work.observer import Observer
 from activeprune.files import make, sync
 
 KEY = "ab" * 16

@@ -9,14 +9,14 @@ import pytest
 
 import activeprune as ap
 from activeprune.data import ahead, draws
-from activeprune.experiment.executors import Local
-from activeprune.experiment.leases import Leases
-from activeprune.experiment.observer import Observer
-from activeprune.experiment.plan import RECORD
+from activeprune.experiment.plan.steps import Measure, Prune, Step, Train
 from activeprune.experiment.runs import Run
 from activeprune.experiment.search import started
-from activeprune.experiment.steps import Measure, Prune, Step, Train
 from activeprune.experiment.store import FolderStore
+from activeprune.experiment.store.artifacts import RECORD
+from activeprune.experiment.store.leases import Leases
+from activeprune.experiment.work.executors import Local
+from activeprune.experiment.work.observer import Observer
 from activeprune.training.loop import train_together
 from tests.experiment.test_run import contents
 
@@ -47,7 +47,7 @@ class Scene:
                 self.before_put(key)
             put(store, key, parts, provenance)
 
-        monkeypatch.setattr("activeprune.experiment.packed.train_together", training)
+        monkeypatch.setattr("activeprune.experiment.work.packed.train_together", training)
         monkeypatch.setattr(FolderStore, "put", putting)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from activeprune.core.errors import InputError
-from activeprune.experiment.leases import Leases
+from activeprune.experiment.store.leases import Leases
 
 KEY, OTHER = "ab" * 16, "cd" * 16
 

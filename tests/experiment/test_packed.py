@@ -11,18 +11,18 @@ import torch
 from torch import nn
 
 import activeprune as ap
-from activeprune.experiment.compute import Compute
-from activeprune.experiment.helpers import Helpers
-from activeprune.experiment.leases import Leases
-from activeprune.experiment.loaded import FEEDS_KEPT
-from activeprune.experiment.observer import Observer
-from activeprune.experiment.packed import Packed
 from activeprune.experiment.plan import Plan
-from activeprune.experiment.reading import read_study
+from activeprune.experiment.plan.reading import read_study
+from activeprune.experiment.plan.steps import Prune, Step, Train
 from activeprune.experiment.runs import Run
 from activeprune.experiment.search import started
-from activeprune.experiment.steps import Prune, Step, Train
 from activeprune.experiment.store import FolderStore
+from activeprune.experiment.store.leases import Leases
+from activeprune.experiment.work.compute import Compute
+from activeprune.experiment.work.helpers import Helpers
+from activeprune.experiment.work.loaded import FEEDS_KEPT
+from activeprune.experiment.work.observer import Observer
+from activeprune.experiment.work.packed import Packed
 from activeprune.training import Training
 from activeprune.training.engines import Engines
 from activeprune.training.loop import train_together
@@ -127,7 +127,7 @@ def test_an_engine_that_turns_out_unable_is_replaced_and_nothing_is_lost(referen
         return train_together(*arguments, **options)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("activeprune.experiment.packed.train_together", unable)
+        patch.setattr("activeprune.experiment.work.packed.train_together", unable)
         packed.run(run.plan, Observer())
     assert calls[:3] == [3, 3, 1]  # the second time the memory was too small: half as many
     assert len(refused) == 1
@@ -233,7 +233,7 @@ def test_what_a_network_raises_is_told_of_every_one_in_the_pack(tmp_path: Path) 
         raise ZeroDivisionError("a network of somebody's own")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("activeprune.experiment.packed.train_together", broken)
+        patch.setattr("activeprune.experiment.work.packed.train_together", broken)
         outcome = run.go(pack=3)
     assert len(outcome.failed) == 3
     assert all("ZeroDivisionError: a network of somebody's own" in line for line in outcome.failed)
@@ -252,7 +252,7 @@ def test_steps_that_another_process_held_are_done_when_it_leaves_them(tmp_path: 
             lease.release()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("activeprune.experiment.queue.time.sleep", sleep)
+        patch.setattr("activeprune.experiment.work.queue.time.sleep", sleep)
         run.go(pack=3)
     assert len(waits) == 1
     assert all(row["accuracy"] is not None for row in run.rows())

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from activeprune.core.errors import InputError
-from activeprune.experiment.entry import Seal
-from activeprune.experiment.packing import Unpacked, pack, unpack
 from activeprune.experiment.store import Entry, FolderStore, Missing
+from activeprune.experiment.store.archive import Unpacked, pack, unpack
+from activeprune.experiment.store.entry import Seal
 
 A, B, C = "aa" * 16, "bb" * 16, "cc" * 16
 STATE = bytes(range(256)) * 5

@@ -8,10 +8,10 @@ from activeprune.core.activation import RULES
 from activeprune.core.methods import METHODS
 from activeprune.data import DATASETS, dataset
 from activeprune.data.digits import digits
-from activeprune.experiment.chains import planned_density
 from activeprune.experiment.plan import Plan
-from activeprune.experiment.steps import Init, Measure, Prune, Step, Train, identity
-from activeprune.experiment.study import Study
+from activeprune.experiment.plan.chains import planned_density
+from activeprune.experiment.plan.steps import Init, Measure, Prune, Step, Train, identity
+from activeprune.experiment.plan.study import Study
 from activeprune.networks import NETWORKS, network
 from activeprune.training import Training
 from activeprune.training.settings import DataChoice, NetworkChoice

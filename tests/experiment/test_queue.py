@@ -5,14 +5,15 @@ from pathlib import Path
 import pytest
 
 import activeprune as ap
-from activeprune.experiment.compute import Made, StepFailed
-from activeprune.experiment.leases import Leases
-from activeprune.experiment.observer import Observer
-from activeprune.experiment.plan import MASKS, RECORD, STATE, Plan, Seen
-from activeprune.experiment.queue import TRIES, Queue
-from activeprune.experiment.reading import read_study
-from activeprune.experiment.steps import Step, Train
+from activeprune.experiment.plan import Plan, Seen
+from activeprune.experiment.plan.reading import read_study
+from activeprune.experiment.plan.steps import Step, Train
 from activeprune.experiment.store import Damaged, FolderStore, Problem
+from activeprune.experiment.store.artifacts import MASKS, RECORD, STATE
+from activeprune.experiment.store.leases import Leases
+from activeprune.experiment.work.compute import Made, StepFailed
+from activeprune.experiment.work.observer import Observer
+from activeprune.experiment.work.queue import TRIES, Queue
 from tests.helpers import take_out
 
 FINE = b'{"failure": null}'

@@ -18,14 +18,14 @@ from activeprune.core.methods import METHODS
 from activeprune.experiment import files, leases, queue, store
 from activeprune.experiment.collecting import collect, registered
 from activeprune.experiment.findings import summaries
-from activeprune.experiment.helpers import Helpers
-from activeprune.experiment.leases import Leases
-from activeprune.experiment.observer import Observer
-from activeprune.experiment.plan import RECORD, STATE
+from activeprune.experiment.plan.steps import Prune, Step, Train
 from activeprune.experiment.runs import Run
 from activeprune.experiment.search import started
-from activeprune.experiment.steps import Prune, Step, Train
 from activeprune.experiment.store import FolderStore
+from activeprune.experiment.store.artifacts import RECORD, STATE
+from activeprune.experiment.store.leases import Leases
+from activeprune.experiment.work.helpers import Helpers
+from activeprune.experiment.work.observer import Observer
 from tests.helpers import take_out
 
 TINY = {"variants": ["plain", "ap_lite"], "cycles": 1}

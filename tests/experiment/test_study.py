@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 import activeprune as ap
-from activeprune.experiment.reading import (
+from activeprune.experiment.plan.reading import (
     STUDIES,
     TRAININGS,
     assignments,

@@ -3,9 +3,9 @@
 from collections import Counter
 
 from activeprune.experiment.plan import Plan
-from activeprune.experiment.reading import read_study
-from activeprune.experiment.steps import Init, Train
-from activeprune.experiment.turns import Turns
+from activeprune.experiment.plan.reading import read_study
+from activeprune.experiment.plan.steps import Init, Train
+from activeprune.experiment.work.turns import Turns
 from activeprune.training import Training
 
 BASE = Plan(read_study("smoke", {"variants": ["plain"]})).trainings[0].training

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from activeprune.experiment import packing
-from activeprune.experiment.observer import Observer
 from activeprune.experiment.plan import record_of
+from activeprune.experiment.plan.steps import Measure, Step, Train
 from activeprune.experiment.runs import Run
 from activeprune.experiment.search import started
-from activeprune.experiment.steps import Measure, Step, Train
+from activeprune.experiment.store import archive
+from activeprune.experiment.work.observer import Observer
 from activeprune.training.engines import CANDIDATES, MOST_FUSED, Engines
 from tests.experiment.test_run import contents
 from tests.gpu.makers import patches, training
@@ -137,8 +137,8 @@ def test_dead_neurons_are_those_that_a_cpu_counts(tmp_path: Path) -> None:
     run.go()
     measured = [step for step in run.plan.steps.values() if isinstance(step, Measure)]
     others = [(entry.key, entry.parts) for entry in run.store.list() if entry.key not in {one.key for one in measured}]
-    packing.pack(run.store, tmp_path / "all.tar", others)
-    packing.unpack(tmp_path / "all.tar", again.store)
+    archive.pack(run.store, tmp_path / "all.tar", others)
+    archive.unpack(tmp_path / "all.tar", again.store)
     assert again.go().computed == len(measured) > 0
     for step in measured:
         gpu, cpu = (one.store.get(step.key, "record.json") for one in (run, again))

@@ -13,8 +13,8 @@ from scipy.stats import ttest_rel
 
 from activeprune.cli import main
 from activeprune.experiment.plan import record_of
+from activeprune.experiment.plan.steps import Step, Train
 from activeprune.experiment.runs import Run
-from activeprune.experiment.steps import Step, Train
 from activeprune.report.gathering import Gathered, Reported, gathered
 from activeprune.report.page import page
 

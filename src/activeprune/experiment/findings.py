@@ -12,9 +12,10 @@ from typing import Any
 
 from ..core.errors import InputError
 from ..training.result import Failure
-from .plan import Plan, probe_part, record_of
-from .steps import Train
+from .plan import Plan, record_of
+from .plan.steps import Train
 from .store import Store
+from .store.artifacts import probe_part
 
 Row = dict[str, Any]
 

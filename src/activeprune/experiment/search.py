@@ -11,14 +11,14 @@ from statistics import fmean
 from typing import Any
 
 from ..core.errors import InputError, listed
-from .files import read_json, write_text
 from .findings import Rows
 from .jobs import Job
 from .plan import record_of
-from .reading import read_grid, written
+from .plan.reading import read_grid, written
+from .plan.study import Study
 from .runs import RUN_FILE, Run, folder_of, store_beside
 from .store import FolderStore
-from .study import Study
+from .store.files import read_json, write_text
 
 WINNER_FILE, GRID_FILE = "winner.yaml", "grid.json"
 LONGEST_FOLDER = 100  # characters

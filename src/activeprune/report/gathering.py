@@ -9,15 +9,15 @@ from functools import cached_property
 from itertools import product
 from typing import Any
 
-from ..experiment.artifacts import masks_of
-from ..experiment.chains import Cell, planned_density
-from ..experiment.files import read_json
 from ..experiment.findings import GRANULARITIES, PARTS, Row, dead_of, how_failed, summaries
-from ..experiment.plan import MASKS, Plan, behind, probe_part, record_of
+from ..experiment.plan import Plan, behind, record_of
+from ..experiment.plan.chains import Cell, planned_density
+from ..experiment.plan.steps import Measure, Train
+from ..experiment.plan.study import Study
 from ..experiment.runs import RUN_FILE, Run
-from ..experiment.steps import Measure, Train
 from ..experiment.store import Damaged, Missing, Store
-from ..experiment.study import Study
+from ..experiment.store.artifacts import MASKS, masks_of, probe_part
+from ..experiment.store.files import read_json
 
 KINDS = tuple(product(GRANULARITIES, PARTS))  # of dead neurons
 Rates = dict[str, Any]  # of `DeadNeurons.as_dict`

@@ -6,8 +6,8 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
-from ..training import Training
-from .steps import Shape, Step, Train
+from ...training import Training
+from ..plan.steps import Shape, Step, Train
 
 Room = Callable[[Training], int | None]  # how many go together; None where that is not known
 

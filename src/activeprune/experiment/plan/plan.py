@@ -9,16 +9,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from ..core.errors import InputError
-from ..training.duration import Duration
+from ...core.errors import InputError
+from ...training.duration import Duration
+from ..store import Damaged, Missing, Store
+from ..store.artifacts import CHECKPOINT, MASKS, RECORD, STATE, probe_part
 from .chains import Cell, cells
 from .steps import Init, Prune, Step, Train, pinned
-from .store import Damaged, Missing, Store
 from .study import Study
 
 _log = logging.getLogger(__name__)
-
-RECORD, STATE, MASKS, CHECKPOINT = "record.json", "state.safetensors", "masks.safetensors", "checkpoint.safetensors"
 
 
 @dataclass(frozen=True)
@@ -174,11 +173,6 @@ def behind(steps: Iterable[Step]) -> dict[str, Step]:
             found[step.key] = step
             waiting += step.inputs.values()
     return found
-
-
-def probe_part(every: Duration) -> str:
-    """Where what a probe saw in a training is kept."""
-    return f"probe_{every}.json"
 
 
 def part_of(role: str, step: Step) -> str:

@@ -12,8 +12,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
-from ..core.errors import InputError
-from ..files import NOT_OFFERED, make, whole, write
+from ...core.errors import InputError
+from ...files import NOT_OFFERED, make, whole, write
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _FORBIDDEN = {errno.EROFS, errno.EACCES, errno.EPERM}

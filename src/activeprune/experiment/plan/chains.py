@@ -8,7 +8,7 @@ from decimal import Decimal
 from functools import wraps
 from typing import Any, Literal, TypeVar, cast
 
-from ..core.methods import METHODS
+from ...core.methods import METHODS
 from .steps import Init, Measure, Mode, Prune, Train
 from .study import Study, Variant, rewinds
 

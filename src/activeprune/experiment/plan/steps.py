@@ -8,13 +8,13 @@ from dataclasses import MISSING, dataclass, fields
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
-from ..core.activation import RULES
-from ..core.methods import METHODS, Scope
-from ..data import DATASETS
-from ..networks import NETWORKS
-from ..training import Training
-from ..training.settings import OF_THE_IMAGES, OF_THE_NETWORK
-from .entry import KEY_DIGITS
+from ...core.activation import RULES
+from ...core.methods import METHODS, Scope
+from ...data import DATASETS
+from ...networks import NETWORKS
+from ...training import Training
+from ...training.settings import OF_THE_IMAGES, OF_THE_NETWORK
+from ..store.entry import KEY_DIGITS
 
 Shape = tuple[Training, int, int | None]
 Mode = Literal["cycle", "solo", "end"]

@@ -16,30 +16,40 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from ..core.budget import Budget
-from ..core.errors import InputError
-from ..core.graph import trace
-from ..core.masks import Masks
-from ..core.methods import METHODS
-from ..core.pruning import Pruned, prune_cycle, prune_solo
-from ..data import Feed
-from ..files import leftovers
-from ..machine import described
-from ..machine import device as usable_device
-from ..neurons import DeadNeurons
-from ..neurons.again import Removed
-from ..training import Checkpoint, Epoch, Result
-from ..training.duration import Duration
-from ..training.engine import Eager
-from ..training.loop import Entry, checkpoint_identity, train_together, was_probed
-from ..training.probe import PROBED_IMAGES, Probe, Probed, at_once
-from ..version import __version__
-from .artifacts import checkpoint_bytes, checkpoint_of, masks_bytes, record_bytes, state_bytes
+from ...core.budget import Budget
+from ...core.errors import InputError
+from ...core.graph import trace
+from ...core.masks import Masks
+from ...core.methods import METHODS
+from ...core.pruning import Pruned, prune_cycle, prune_solo
+from ...data import Feed
+from ...files import leftovers
+from ...machine import described
+from ...machine import device as usable_device
+from ...neurons import DeadNeurons
+from ...neurons.again import Removed
+from ...training import Checkpoint, Epoch, Result
+from ...training.duration import Duration
+from ...training.engine import Eager
+from ...training.loop import Entry, checkpoint_identity, train_together, was_probed
+from ...training.probe import PROBED_IMAGES, Probe, Probed, at_once
+from ...version import __version__
+from ..plan.steps import Measure, Prune, Step, Train
+from ..store import Store
+from ..store.artifacts import (
+    CHECKPOINT,
+    MASKS,
+    RECORD,
+    STATE,
+    checkpoint_bytes,
+    checkpoint_of,
+    masks_bytes,
+    probe_part,
+    record_bytes,
+    state_bytes,
+)
 from .loaded import Loaded
-from .plan import CHECKPOINT, MASKS, RECORD, STATE, probe_part
 from .speed import Speed
-from .steps import Measure, Prune, Step, Train
-from .store import Store
 
 OnEpoch = Callable[[Step, Epoch, int], None]  # the step, the epoch that ended, and how many there are
 SECONDS_BETWEEN_CHECKPOINTS = 30.0

@@ -16,13 +16,13 @@ from typing import Any, get_args
 import numpy as np
 import torch
 
-from ..data import Feed, Part
-from ..machine import described, one_thread
-from ..machine import device as usable_device
-from ..training import Training
-from ..training.member import Member
-from .steps import identity
-from .store import Store
+from ...data import Feed, Part
+from ...machine import described, one_thread
+from ...machine import device as usable_device
+from ...training import Training
+from ...training.member import Member
+from ..plan.steps import identity
+from ..store import Store
 
 WHAT_COUNTS = ("network", "data", "batch", "precision", "optimizer", "augment", "resolution")  # for the speed
 SECONDS_TO_MEASURE = 3.0

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from ..core.errors import InputError
+from ...core.errors import InputError
+from ..plan import Plan, Seen
+from ..plan.steps import Step
+from ..store import Damaged, FolderStore, Missing
+from ..store.leases import Lease, Leases
 from .compute import Made, StepFailed
-from .leases import Lease, Leases
 from .observer import Observer
-from .plan import Plan, Seen
-from .steps import Step
-from .store import Damaged, FolderStore, Missing
 
 SECONDS_TO_WAIT = 0.5  # for a step that another process is computing
 TRIES = 3  # of one step, whose result may be damaged after it was finished

@@ -11,21 +11,21 @@ from typing import Any
 
 import torch
 
-from ..core.errors import InputError
-from ..machine import one_thread
-from ..training import Result, Training
-from ..training.engine import Eager
-from ..training.engines import Engines
-from ..training.loop import Entry, same_kernels, train_together
-from ..training.unavailable import EngineUnavailable
+from ...core.errors import InputError
+from ...machine import one_thread
+from ...training import Result, Training
+from ...training.engine import Eager
+from ...training.engines import Engines
+from ...training.loop import Entry, same_kernels, train_together
+from ...training.unavailable import EngineUnavailable
+from ..plan import Plan
+from ..plan.steps import Measure, Step, Train
+from ..store import FolderStore
+from ..store.leases import Leases
 from .compute import Compute
 from .executors import Local
-from .leases import Leases
 from .observer import Observer
-from .plan import Plan
 from .queue import Outcome, Queue
-from .steps import Measure, Step, Train
-from .store import FolderStore
 from .turns import Room, Turns
 
 

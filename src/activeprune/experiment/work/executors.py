@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from ..machine import one_thread
+from ...machine import one_thread
+from ..plan import Plan
+from ..plan.steps import Step
+from ..store import FolderStore
+from ..store.leases import Leases
 from .compute import Compute
 from .helpers import Helpers
-from .leases import Leases
 from .observer import Observer
-from .plan import Plan
 from .queue import Outcome, Queue
-from .steps import Step
-from .store import FolderStore
 
 
 class Executor(Protocol):

@@ -7,14 +7,14 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from ..core.activation import RULES
-from ..core.budget import Budget
-from ..core.errors import InputError, unknown
-from ..core.methods import METHODS, Chain, Scope
-from ..training import Training
-from ..training.duration import Duration, Length
-from ..training.probe import EVERY
-from ..training.settings import Choice, Count, Number, Positive, Rates, Settings
+from ...core.activation import RULES
+from ...core.budget import Budget
+from ...core.errors import InputError, unknown
+from ...core.methods import METHODS, Chain, Scope
+from ...training import Training
+from ...training.duration import Duration, Length
+from ...training.probe import EVERY
+from ...training.settings import Choice, Count, Number, Positive, Rates, Settings
 
 Variant = Literal["plain", "plain_rewind", "ap_lite", "ap_pro", "ap_lite_literal", "no_rewind", "solo"]
 VARIANTS: Mapping[Variant, str] = {

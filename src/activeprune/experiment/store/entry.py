@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import InputError
+from ...core.errors import InputError
 
 FORMAT = 1
 KEY_DIGITS = 32

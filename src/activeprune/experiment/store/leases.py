@@ -16,8 +16,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from uuid import uuid4
 
-from ..core.errors import InputError
-from ..files import whole, write
+from ...core.errors import InputError
+from ...files import whole, write
 from .entry import canonical, checked_key
 from .files import alone, explained
 

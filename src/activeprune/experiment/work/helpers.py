@@ -11,11 +11,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ..training import Epoch
+from ...training import Epoch
+from ..plan import Plan
 from .observer import Observer
-from .plan import Plan
 
 SECONDS_TO_LEAVE = 10.0
+HELPER = "activeprune.experiment.helper"  # by name: it opens runs, which stand above this folder
 
 
 class Helpers:
@@ -31,7 +32,7 @@ class Helpers:
         self._over = False
 
     def __enter__(self) -> Self:
-        command = [sys.executable, "-m", "activeprune.experiment.helper", str(self.out), str(os.getpid())]
+        command = [sys.executable, "-m", HELPER, str(self.out), str(os.getpid())]
         command += [] if self.pack is None else [str(self.pack)]
         for _ in range(self.count):
             process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 
-from ..core.errors import InputError
-from ..files import sync, whole
+from ...core.errors import InputError
+from ...files import sync, whole
 from .entry import PROVENANCE, Seal, canonical, checked_key, checked_part
 from .files import explained
-from .store import Store
+from .folder import Store
 
 FORMAT = 1
 INDEX = "index.json"

@@ -7,15 +7,14 @@ from functools import lru_cache
 
 from torch import Tensor, nn
 
-from ..core.masks import Masks
-from ..data import Dataset, Feed
-from ..training import Training
-from ..training.probe import ProbedNetwork
-from ..training.settings import OF_THE_BATCHES
-from .artifacts import masks_of, state_of
-from .plan import MASKS, STATE
-from .steps import Init, Prune, Train
-from .store import Store
+from ...core.masks import Masks
+from ...data import Dataset, Feed
+from ...training import Training
+from ...training.probe import ProbedNetwork
+from ...training.settings import OF_THE_BATCHES
+from ..plan.steps import Init, Prune, Train
+from ..store import Store
+from ..store.artifacts import MASKS, STATE, masks_of, state_of
 
 DATASETS_KEPT = 4
 FEEDS_KEPT = 64  # by rows: of two packs

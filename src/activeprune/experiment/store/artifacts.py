@@ -10,11 +10,19 @@ from typing import Any, TypeVar
 from safetensors.torch import load, save
 from torch import Tensor
 
-from ..core.masks import Masks
-from ..training import Checkpoint
+from ...core.masks import Masks
+from ...training import Checkpoint
+from ...training.duration import Duration
 from .entry import canonical
 
 T = TypeVar("T")
+
+RECORD, STATE, MASKS, CHECKPOINT = "record.json", "state.safetensors", "masks.safetensors", "checkpoint.safetensors"
+
+
+def probe_part(every: Duration) -> str:
+    """Where what a probe saw in a training is kept."""
+    return f"probe_{every}.json"
 
 
 def record_bytes(record: Mapping[str, Any]) -> bytes:

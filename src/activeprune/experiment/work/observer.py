@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..training import Epoch
-from .plan import Todo
-from .steps import Step
+from ...training import Epoch
+from ..plan import Todo
+from ..plan.steps import Step
 
 
 class Observer:

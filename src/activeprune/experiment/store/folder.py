@@ -20,7 +20,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Protocol
 
-from ..files import discard, is_temporary, make, sync, temporary, write
+from ...files import discard, is_temporary, make, sync, temporary, write
 from .entry import (
     MANIFEST,
     PROVENANCE,
@@ -36,8 +36,6 @@ from .entry import (
     written,
 )
 from .files import age_of, alone, explained, names_in, removed, size_of
-
-__all__ = ["Damaged", "Entry", "FolderStore", "Missing", "Problem", "Store"]
 
 HOUR = 3600.0  # seconds; a put that has been quiet for so long is no longer under way
 Problems = list[Problem]  # inside the classes below `list` is a method

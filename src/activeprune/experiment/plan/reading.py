@@ -11,12 +11,12 @@ from typing import Any
 import yaml
 from pydantic.fields import FieldInfo
 
-from ..core.errors import InputError, unknown
-from ..training import Training
-from ..training.settings import DataChoice
+from ...core.errors import InputError, unknown
+from ...training import Training
+from ...training.settings import DataChoice
 from .study import Study
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parent.parent
 STUDIES, TRAININGS = HERE / "studies", HERE / "trainings"
 
 OF_THE_STUDY = {"rates", "lr_high"}  # of a training these are set by what a retraining is: `retrain`, `lr_high`
