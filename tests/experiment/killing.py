@@ -15,9 +15,9 @@ from pathlib import Path
 
 import torch
 
-from activeprune.experiment import compute
 from activeprune.experiment.plan.steps import Step
 from activeprune.experiment.search import started
+from activeprune.experiment.work import compute
 from activeprune.experiment.work.observer import Observer
 
 CHANGES = {"epochs": "2ep", "cycles": 2, "variants": ["plain", "ap_lite", "ap_pro"]}

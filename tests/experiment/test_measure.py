@@ -18,7 +18,7 @@ from activeprune.experiment.search import started
 from activeprune.experiment.store.artifacts import MASKS, RECORD, STATE, masks_of, probe_part, state_of
 from activeprune.experiment.work.observer import Observer
 from activeprune.training.duration import Duration
-from tests.experiment.test_run import Counting, contents
+from tests.experiment.makers import Counting, contents
 
 TINY = {"variants": ["plain", "ap_lite"], "cycles": 1, "epochs": "2ep"}
 MEASURED = {**TINY, "measure": "dnr", "probe_every": "1ep"}

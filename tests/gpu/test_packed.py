@@ -13,7 +13,7 @@ from activeprune.experiment.search import started
 from activeprune.experiment.store import archive
 from activeprune.experiment.work.observer import Observer
 from activeprune.training.engines import CANDIDATES, MOST_FUSED, Engines
-from tests.experiment.test_run import contents
+from tests.experiment.makers import contents
 from tests.gpu.makers import patches, training
 
 pytestmark = pytest.mark.gpu

@@ -27,7 +27,7 @@ from activeprune.training import Training
 from activeprune.training.engines import Engines
 from activeprune.training.loop import train_together
 from activeprune.training.unavailable import EngineUnavailable
-from tests.experiment.test_run import Counting, contents
+from tests.experiment.makers import Counting, contents
 from tests.helpers import take_out
 
 CHANGES = {"variants": ["plain", "ap_lite", "ap_pro"], "cycles": 2, "seeds": 3}
@@ -91,7 +91,7 @@ def test_a_pack_in_which_all_fail_ends_the_run_with_what_is_blocked(tmp_path: Pa
 
 @pytest.mark.parametrize(
     "changes",
-    [{"init": "native"}, {"network": "tests.experiment.test_packed:dropping"}],
+    [{"init": "native"}, {"network": "tests.experiment.work.test_packed:dropping"}],
     ids=["weights that the network draws", "dropout"],
 )
 def test_threads_that_build_do_not_disturb_what_is_drawn_elsewhere(tmp_path: Path, changes: dict) -> None:

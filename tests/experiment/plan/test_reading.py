@@ -353,3 +353,12 @@ def test_a_grid_is_keys_with_lists(tmp_path: Path) -> None:
     (tmp_path / "odd.yaml").write_text("extends: smoke\ngrid: 3\n")
     with pytest.raises(ap.InputError, match="grid = 3: keys with lists of values are needed"):
         read_grid(tmp_path / "odd.yaml")
+
+
+def test_a_study_that_was_written_is_read_again_and_nothing_else_is() -> None:
+    study = read_study("smoke")
+    assert parsed(written(study), "here") == study
+    with pytest.raises(ap.InputError, match=r"^runs/x\.json is no YAML: "):
+        parsed("{", "runs/x.json")
+    with pytest.raises(ap.InputError, match=r"^runs/x\.json holds no study$"):
+        parsed("- 1\n", "runs/x.json")

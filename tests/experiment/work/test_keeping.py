@@ -18,7 +18,7 @@ from activeprune.experiment.store.leases import Leases
 from activeprune.experiment.work.executors import Local
 from activeprune.experiment.work.observer import Observer
 from activeprune.training.loop import train_together
-from tests.experiment.test_run import contents
+from tests.experiment.makers import contents
 
 SECONDS = 60  # until a test that would wait for ever fails
 CHANGES = {"variants": ["plain"], "cycles": 1, "seeds": 6}
