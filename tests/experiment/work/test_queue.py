@@ -1,5 +1,7 @@
 """Steps taken with leases: several at once, never the same by two, and given back whatever happens."""
 
+import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,12 +13,15 @@ from activeprune.experiment.plan.steps import Step, Train
 from activeprune.experiment.store import Damaged, FolderStore, Problem
 from activeprune.experiment.store.artifacts import MASKS, RECORD, STATE
 from activeprune.experiment.store.leases import Leases
+from activeprune.experiment.store.records import TrainRecord
 from activeprune.experiment.work.compute import Made, StepFailed
 from activeprune.experiment.work.observer import Observer
 from activeprune.experiment.work.queue import TRIES, Queue
+from activeprune.training import Epoch
+from activeprune.training.result import Failure
 from tests.helpers import take_out
 
-FINE = b'{"failure": null}'
+FINE = TrainRecord(0.5, 0, 1.0, "last", (Epoch(0, 9, 0.1, 1.0, 0.5, 1.0, 0.5, 0.5),), None)
 
 
 @pytest.fixture
@@ -34,7 +39,7 @@ def queue(plan: Plan, store: FolderStore) -> Queue:
 
 
 def made(step: Step) -> Made:
-    return Made({RECORD: FINE, STATE: b"weights"}, {})
+    return Made({RECORD: FINE.as_bytes(), STATE: b"weights"}, {})
 
 
 def everything(ready):
@@ -122,8 +127,9 @@ def test_what_was_seen_once_is_not_looked_for_again(plan: Plan, store: FolderSto
     while ready := plan.ready(store):
         assert plan.todo(seen) == plan.todo(store)
         step = ready[-1]
-        failure = b'"nan"' if isinstance(step, Train) and step.seed == 2 and step.masks else b"null"
-        store.put(step.key, {RECORD: b'{"failure": %b}' % failure, STATE: b"weights", MASKS: b"masks"}, {})
+        fails = isinstance(step, Train) and step.seed == 2 and step.masks
+        record = replace(FINE, failure=Failure(9, 0, 0.1, math.nan)) if fails else FINE
+        store.put(step.key, {RECORD: record.as_bytes(), STATE: b"weights", MASKS: b"masks"}, {})
     assert plan.todo(seen) == plan.todo(store)
     assert plan.todo(seen).blocked
 

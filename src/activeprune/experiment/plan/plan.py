@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from ...core.errors import InputError
 from ...training.duration import Duration
-from ..store import Damaged, Missing, Store
+from ..store import Store
 from ..store.artifacts import CHECKPOINT, MASKS, RECORD, STATE, probe_part
+from ..store.records import train_record
 from .chains import Cell, cells
 from .steps import Init, Prune, Step, Train, pinned
 from .study import Study
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -60,9 +56,9 @@ class Seen:
         if not isinstance(step, Train):
             return False
         if step.key not in self._failed:
-            if (record := record_of(self.store, step.key)) is None:
+            if (record := train_record(self.store, step.key)) is None:
                 return False
-            self._failed[step.key] = record["failure"] is not None
+            self._failed[step.key] = record.failure is not None
         return self._failed[step.key]
 
     def forget(self) -> None:
@@ -180,20 +176,6 @@ def part_of(role: str, step: Step) -> str:
     if isinstance(step, Prune):
         return MASKS
     return CHECKPOINT if role == "resume" else STATE
-
-
-def record_of(store: Store, key: str) -> dict[str, Any] | None:
-    """What is reported of a step; None where it is missing, or was damaged and has been set aside."""
-    if not store.has(key, RECORD):
-        return None
-    try:
-        found: dict[str, Any] = json.loads(store.get(key, RECORD))
-    except Missing:
-        return None
-    except Damaged as damaged:
-        _log.warning("%s", damaged)
-        return None
-    return found
 
 
 def _with_inputs(step: Step, known: dict[str, Step]) -> Iterator[Step]:

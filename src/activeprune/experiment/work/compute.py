@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,7 @@ from ...training import Checkpoint, Epoch, Result
 from ...training.duration import Duration
 from ...training.engine import Eager
 from ...training.loop import Entry, checkpoint_identity, train_together, was_probed
-from ...training.probe import PROBED_IMAGES, Probe, Probed, at_once
+from ...training.probe import PROBED_IMAGES, Probe, at_once
 from ...version import __version__
 from ..plan.steps import Measure, Prune, Step, Train
 from ..store import Store
@@ -48,11 +47,14 @@ from ..store.artifacts import (
     record_bytes,
     state_bytes,
 )
+from ..store.provenance import Pace, Provenance
+from ..store.records import PruneRecord, TrainRecord, probe_bytes, probed
 from .loaded import Loaded
-from .speed import Speed
+from .speed import alike
 
 OnEpoch = Callable[[Step, Epoch, int], None]  # the step, the epoch that ended, and how many there are
 SECONDS_BETWEEN_CHECKPOINTS = 30.0
+ALONE = Provenance()  # of what was computed by itself, without an engine for several
 
 
 @dataclass(frozen=True)
@@ -95,10 +97,10 @@ class Compute:
             return self.made(step, entry, result)
         if isinstance(step, Prune):
             parts = self._prune(step)
-            return Made(parts, {**self._provenance(step), "seconds": time.perf_counter() - since})
+            return Made(parts, self._provenance(step, time.perf_counter() - since))
         if isinstance(step, Measure):
             parts = {RECORD: record_bytes(self._measured(step).as_dict())}
-            return Made(parts, {**self._provenance(step), "seconds": time.perf_counter() - since})
+            return Made(parts, self._provenance(step, time.perf_counter() - since))
         raise InputError(f"a step of kind {step.kind} is not computed by itself")
 
     def forget(self, step: Step) -> None:
@@ -128,20 +130,21 @@ class Compute:
             resume = None
         return Entry(feed, self.loaded.state(step.start), masks, resume, after_epoch, probe)
 
-    def made(self, step: Train, entry: Entry, result: Result, **how: Any) -> Made:
+    def made(self, step: Train, entry: Entry, result: Result, how: Provenance = ALONE) -> Made:
         """The result of a training for the store; `how` it came about goes into its provenance."""
         density = 1.0 if entry.masks is None else entry.masks.density
-        parts = {RECORD: record_bytes(training_record(result, density)), STATE: state_bytes(result.state)}
+        parts = {RECORD: TrainRecord.of(result, density).as_bytes(), STATE: state_bytes(result.state)}
         if result.checkpoint is not None:
             parts[CHECKPOINT] = checkpoint_bytes(replace(result.checkpoint, seconds=0.0, probed=()))
         if entry.probe is not None:
-            seen = {"every": str(entry.probe.every), "images": entry.probe.images, "probed": list(result.probed)}
-            parts[probe_part(entry.probe.every)] = record_bytes(seen)
-        told = {"seconds": result.seconds, "images_per_second": result.images_per_second, **how}
+            every = entry.probe.every
+            parts[probe_part(every)] = probe_bytes(every, entry.probe.images, result.probed)
+        speed = None
         if step.resume is None and result.epochs:  # else a part of its time was another step's
             steps = result.epochs[-1].step - step.first * entry.feed.steps
-            told |= Speed(result.seconds / steps, entry.feed.steps).told(step.training)
-        return Made(parts, {**self._provenance(step), **told})
+            speed = Pace(alike(step.training), result.seconds / steps, entry.feed.steps)
+        how = replace(how, images_per_second=result.images_per_second, speed=speed)
+        return Made(parts, self._provenance(step, result.seconds, how))
 
     def _resumable(self, step: Train, masks: Masks | None) -> Checkpoint | None:
         """This training's own checkpoint, or the end of the one that it goes on from."""
@@ -159,15 +162,8 @@ class Compute:
                 self.forget(step)
         if step.resume is not None and self.store.has(step.resume.key, CHECKPOINT):
             kept = checkpoint_of(self.store.get(step.resume.key, CHECKPOINT))
-            return replace(kept, probed=self._seen(step.resume.key))
+            return replace(kept, probed=probed(self.store, step.resume.key, self.probed.get(step.resume.key)))
         return None
-
-    def _seen(self, key: str) -> tuple[Probed, ...]:
-        """What was seen in a training, as far as that is in the store."""
-        every = self.probed.get(key)
-        if every is None or not self.store.has(key, probe_part(every)):
-            return ()
-        return tuple(json.loads(self.store.get(key, probe_part(every)))["probed"])
 
     def _prune(self, step: Prune) -> dict[str, bytes]:
         model = self.loaded.model(step.training, step.seed)
@@ -177,15 +173,7 @@ class Compute:
             pruned = self._pruned(step, model.to(self.device), masks)
         except InputError as error:  # scores that are no numbers, nothing left to prune
             raise StepFailed(f"seed {step.seed} cycle {step.cycle} prune {step.key}: {error}") from error
-        record = {
-            "alive": pruned.masks.alive,
-            "total": pruned.masks.total,
-            "density": pruned.masks.density,
-            "by_method": pruned.by_method,
-            "by_rule": pruned.by_rule,
-            "shortfall": pruned.shortfall,
-        }
-        return {RECORD: record_bytes(record), MASKS: masks_bytes(pruned.masks)}
+        return {RECORD: PruneRecord.of(pruned).as_bytes(), MASKS: masks_bytes(pruned.masks)}
 
     def _pruned(self, step: Prune, model: nn.Module, masks: Masks) -> Pruned:
         start = None if step.start is None else self.loaded.state(step.start)
@@ -236,28 +224,15 @@ class Compute:
     def _checkpoint_path(self, step: Step) -> Path:
         return self.checkpoints / f"{step.key}.safetensors"
 
-    def _provenance(self, step: Step) -> dict[str, Any]:
-        return {
-            "kind": step.kind,
-            "inputs": {role: used.key for role, used in step.inputs.items()},
-            "machine": described(torch.device(self.device)),
-            "host": platform.node(),
-            "python": platform.python_version(),
-            "activeprune": __version__,
-            "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        }
-
-
-def training_record(result: Result, density: float) -> dict[str, Any]:
-    """What is reported of a training: the same for the same training, so without times."""
-    failure = None
-    if result.failure is not None:
-        failure = {**asdict(result.failure), "loss": str(result.failure.loss)}
-    return {
-        "accuracy": None if result.failure else result.accuracy,
-        "best_epoch": None if result.failure else result.best.epoch,
-        "density": density,
-        "early_stop": result.early_stop,
-        "epochs": [asdict(epoch) for epoch in result.epochs],
-        "failure": failure,
-    }
+    def _provenance(self, step: Step, seconds: float, how: Provenance = ALONE) -> dict[str, Any]:
+        return replace(
+            how,
+            kind=step.kind,
+            inputs={role: used.key for role, used in step.inputs.items()},
+            machine=described(torch.device(self.device)),
+            host=platform.node(),
+            python=platform.python_version(),
+            activeprune=__version__,
+            finished=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            seconds=seconds,
+        ).as_dict()

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import torch
 
@@ -22,6 +21,7 @@ from ..plan import Plan
 from ..plan.steps import Measure, Step, Train
 from ..store import FolderStore
 from ..store.leases import Leases
+from ..store.provenance import Provenance
 from .compute import Compute
 from .executors import Local
 from .observer import Observer
@@ -199,7 +199,7 @@ class _Shift:
         except Exception as error:  # of one network, or of the user's own: to all of them
             self.queue.settle(steps, error)
         else:
-            how = {"engine": kind.__name__.lower(), "pack": len(steps)}
+            how = Provenance(engine=kind.__name__.lower(), pack=len(steps))
             self._hand_over(partial(self._keep, steps, entries, results, how))
 
     def _hand_over(self, keep: Callable[[], None]) -> None:
@@ -210,12 +210,12 @@ class _Shift:
         if before is not None:
             before.result()
 
-    def _keep(self, steps: list[Train], entries: list[Entry], results: list[Result], how: dict[str, Any]) -> None:
+    def _keep(self, steps: list[Train], entries: list[Entry], results: list[Result], how: Provenance) -> None:
         """Puts what came out into the store, and begins with what was waiting for it: that comes first."""
         for waited_for in (True, False):
             for step, entry, result in zip(steps, entries, results, strict=True):
                 if (step.key in self.queue.plan.pruned) is waited_for:
-                    self.queue.finish(step, self.compute.made(step, entry, result, **how))
+                    self.queue.finish(step, self.compute.made(step, entry, result, how))
                     self.compute.forget(step)
             if not self.over:
                 self._prune_beside()

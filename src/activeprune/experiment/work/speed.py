@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from statistics import median
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from ...training import Training
 from ...training.member import Member
 from ..plan.steps import identity
 from ..store import Store
+from ..store.provenance import Provenance
 
 WHAT_COUNTS = ("network", "data", "batch", "precision", "optimizer", "augment", "resolution")  # for the speed
 SECONDS_TO_MEASURE = 3.0
@@ -65,10 +66,6 @@ class Speed:
         end = training.epochs.steps(self.steps)
         return (end if last is None else min(end, last * self.steps)) - first * self.steps
 
-    def told(self, training: Training) -> dict[str, Any]:
-        """For the provenance of a training."""
-        return {"speed": {"of": alike(training), "seconds_per_step": self.seconds, "steps_per_epoch": self.steps}}
-
 
 def alike(training: Training) -> str:
     """The same for trainings whose steps take the same time."""
@@ -85,10 +82,10 @@ def known(store: Store, device: str) -> dict[str, Speed]:
     shares: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     steps: dict[str, int] = {}
     for entry in store.list():
-        provenance = store.provenance(entry.key)
-        if provenance.get("machine") == here and isinstance(told := provenance.get("speed"), dict):
-            shares[told["of"]][provenance.get("pack", 1)].append(told["seconds_per_step"])
-            steps[told["of"]] = told["steps_per_epoch"]
+        how = Provenance.of(store.provenance(entry.key))
+        if how.machine == here and how.speed is not None:
+            shares[how.speed.of][how.pack or 1].append(how.speed.seconds_per_step)
+            steps[how.speed.of] = how.speed.steps_per_epoch
     return {of: _summed_up(by_pack, steps[of]) for of, by_pack in shares.items()}
 
 
