@@ -15,11 +15,11 @@ from statistics import fmean, stdev
 import torch
 
 from activeprune.data import Shelf
-from activeprune.experiment.reading import read_study
+from activeprune.experiment.plan.reading import read_study
 from activeprune.machine import described
 from activeprune.training.captured import Captured
+from activeprune.training.choosing import Engines
 from activeprune.training.engine import Eager, Engine
-from activeprune.training.engines import Engines
 from activeprune.training.loop import Entry, train_together
 
 

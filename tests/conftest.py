@@ -23,4 +23,4 @@ def _seeded() -> None:
 
 @pytest.fixture
 def a_checkpoint_after_every_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("activeprune.experiment.compute.SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    monkeypatch.setattr("activeprune.experiment.work.compute.SECONDS_BETWEEN_CHECKPOINTS", 0.0)

@@ -12,8 +12,8 @@ from activeprune.core.activation import RULES
 from activeprune.core.methods import METHODS, Chain
 from activeprune.core.registry import Registry
 from activeprune.data import DATASETS
-from activeprune.experiment.reading import read_study
-from activeprune.experiment.study import Variant
+from activeprune.experiment.plan.reading import read_study
+from activeprune.experiment.plan.study import Variant
 from activeprune.networks import NETWORKS
 from activeprune.report.looks import LOOKS
 

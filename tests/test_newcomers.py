@@ -14,8 +14,8 @@ from torch import nn
 import activeprune as ap
 from activeprune.cli import TOPICS, app, main
 from activeprune.core.methods import Chain
-from activeprune.experiment.reading import KEYS
-from activeprune.experiment.study import CHAINS, VARIANTS, Variant
+from activeprune.experiment.plan.reading import KEYS
+from activeprune.experiment.plan.study import CHAINS, VARIANTS, Variant
 
 Captured = pytest.CaptureFixture[str]
 SMALL = ["--set", "variants=plain", "--set", "cycles=1", "--processes", "1"]

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import torch
 
-from activeprune.experiment import compute
-from activeprune.experiment.observer import Observer
+from activeprune.experiment.plan.steps import Step
 from activeprune.experiment.search import started
-from activeprune.experiment.steps import Step
+from activeprune.experiment.work import compute
+from activeprune.experiment.work.observer import Observer
 
 CHANGES = {"epochs": "2ep", "cycles": 2, "variants": ["plain", "ap_lite", "ap_pro"]}
 LATE = {**CHANGES, "chain": "rewind", "rewind_epoch": 1, "epochs": "3ep", "keep": "records"}

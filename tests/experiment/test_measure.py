@@ -9,16 +9,16 @@ from torch import nn
 
 import activeprune as ap
 from activeprune.cli import main
-from activeprune.experiment.artifacts import masks_of, state_of
 from activeprune.experiment.findings import rows_of
-from activeprune.experiment.observer import Observer
-from activeprune.experiment.plan import MASKS, RECORD, STATE, Plan, probe_part
-from activeprune.experiment.reading import read_study
+from activeprune.experiment.plan import Plan
+from activeprune.experiment.plan.reading import read_study
+from activeprune.experiment.plan.steps import Init, Measure, Prune, Train
 from activeprune.experiment.runs import Run
 from activeprune.experiment.search import started
-from activeprune.experiment.steps import Init, Measure, Prune, Train
+from activeprune.experiment.store.artifacts import MASKS, RECORD, STATE, masks_of, probe_part, state_of
+from activeprune.experiment.work.observer import Observer
 from activeprune.training.duration import Duration
-from tests.experiment.test_run import Counting, contents
+from tests.experiment.makers import Counting, contents
 
 TINY = {"variants": ["plain", "ap_lite"], "cycles": 1, "epochs": "2ep"}
 MEASURED = {**TINY, "measure": "dnr", "probe_every": "1ep"}

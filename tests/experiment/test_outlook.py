@@ -9,13 +9,13 @@ import torch
 
 import activeprune as ap
 from activeprune.cli import main
-from activeprune.experiment import speed
 from activeprune.experiment.outlook import outlook, unmeasured
 from activeprune.experiment.plan import Plan
-from activeprune.experiment.reading import read_study
+from activeprune.experiment.plan.reading import read_study
 from activeprune.experiment.search import started
-from activeprune.experiment.speed import Speed, alike
 from activeprune.experiment.store import FolderStore
+from activeprune.experiment.work import speed
+from activeprune.experiment.work.speed import Speed, alike
 from activeprune.machine import described, one_thread
 from activeprune.training import Training
 

@@ -8,7 +8,7 @@ import pytest
 import activeprune as ap
 from activeprune.cli import main
 from activeprune.experiment.plan import Plan
-from activeprune.experiment.reading import read_grid
+from activeprune.experiment.plan.reading import read_grid
 from activeprune.experiment.runs import Run
 from activeprune.experiment.search import GRID_FILE, WINNER_FILE, Search, folder_name, opened
 

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from activeprune.experiment import packing
-from activeprune.experiment.observer import Observer
-from activeprune.experiment.plan import record_of
+from activeprune.experiment.plan.steps import Measure, Step, Train
 from activeprune.experiment.runs import Run
 from activeprune.experiment.search import started
-from activeprune.experiment.steps import Measure, Step, Train
+from activeprune.experiment.store import archive
+from activeprune.experiment.store.records import train_record
+from activeprune.experiment.work.observer import Observer
 from activeprune.training.choosing import CANDIDATES, MOST_FUSED, Engines
-from tests.experiment.test_run import contents
+from tests.experiment.makers import contents
 from tests.gpu.makers import patches, training
 
 pytestmark = pytest.mark.gpu
@@ -92,15 +92,15 @@ def test_late_rewinding_in_captured_packs_is_that_of_single_trainings(tmp_path: 
         assert outcome.failed == outcome.blocked == ()
         trainings = [step for step in run.plan.steps.values() if isinstance(step, Train)]
         assert {run.store.provenance(step.key)["engine"] for step in trainings} == {"captured"}
-        found.append({step: record_of(run.store, step.key) for step in trainings})
+        found.append({step: train_record(run.store, step.key) for step in trainings})
     for (step, alone), packed in zip(found[0].items(), found[1].values(), strict=True):
         assert alone is not None
         assert packed is not None
-        epochs, others = alone["epochs"], packed["epochs"]
-        assert [epoch["epoch"] for epoch in others] == [*range(step.first, step.last or 3)]
-        assert [epoch["step"] for epoch in others] == [epoch["step"] for epoch in epochs]
+        epochs, others = alone.epochs, packed.epochs
+        assert [epoch.epoch for epoch in others] == [*range(step.first, step.last or 3)]
+        assert [epoch.step for epoch in others] == [epoch.step for epoch in epochs]
         if step.masks is None:
-            losses = [[epoch["train_loss"] for epoch in of] for of in (others, epochs)]
+            losses = [[epoch.train_loss for epoch in of] for of in (others, epochs)]
             assert losses[0] == pytest.approx(losses[1], rel=1e-3)
 
 
@@ -137,8 +137,8 @@ def test_dead_neurons_are_those_that_a_cpu_counts(tmp_path: Path) -> None:
     run.go()
     measured = [step for step in run.plan.steps.values() if isinstance(step, Measure)]
     others = [(entry.key, entry.parts) for entry in run.store.list() if entry.key not in {one.key for one in measured}]
-    packing.pack(run.store, tmp_path / "all.tar", others)
-    packing.unpack(tmp_path / "all.tar", again.store)
+    archive.pack(run.store, tmp_path / "all.tar", others)
+    archive.unpack(tmp_path / "all.tar", again.store)
     assert again.go().computed == len(measured) > 0
     for step in measured:
         gpu, cpu = (one.store.get(step.key, "record.json") for one in (run, again))

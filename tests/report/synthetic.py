@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import exp, sin
 from typing import Any
 
-from activeprune.experiment.reading import read_study
+from activeprune.experiment.plan.reading import read_study
 from activeprune.report.gathering import Gathered, Reported, Work
 
 WEIGHTS = (

@@ -8,7 +8,7 @@ from torch import nn
 
 import activeprune as ap
 from activeprune.data import Dataset
-from activeprune.experiment.reading import read_study
+from activeprune.experiment.plan.reading import read_study
 from activeprune.report.cost import Cost, Layer, cost, layers_of, layers_of_study
 from tests.data.makers import noise
 

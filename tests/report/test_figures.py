@@ -18,10 +18,10 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from activeprune.experiment.reading import read_study
+from activeprune.experiment.plan.reading import read_study
+from activeprune.experiment.plan.study import Variant
 from activeprune.experiment.runs import Run
 from activeprune.experiment.search import started
-from activeprune.experiment.study import Variant
 from activeprune.report.cost import cost, layers_of_study
 from activeprune.report.figures import FIGURES, caption, drawn, rendered, write_figures
 from activeprune.report.figures.style import styled

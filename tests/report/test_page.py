@@ -18,11 +18,11 @@ from bokeh.models import DataRange1d
 
 from activeprune.cli import main, reports, studies
 from activeprune.core.errors import InputError
-from activeprune.experiment.files import Sharing, in_use
-from activeprune.experiment.plan import probe_part
-from activeprune.experiment.reading import read_study
+from activeprune.experiment.plan.reading import read_study
 from activeprune.experiment.runs import Run
 from activeprune.experiment.search import started
+from activeprune.experiment.store.artifacts import probe_part
+from activeprune.experiment.store.files import Sharing, in_use
 from activeprune.report.figures import FIGURES, caption, rendered
 from activeprune.report.gathering import Gathered, Reported, Work, gathered
 from activeprune.report.live import LiveReport, Progress, ended_politely

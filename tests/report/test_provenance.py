@@ -12,9 +12,9 @@ import pytest
 from scipy.stats import ttest_rel
 
 from activeprune.cli import main
-from activeprune.experiment.plan import record_of
+from activeprune.experiment.plan.steps import Step, Train
 from activeprune.experiment.runs import Run
-from activeprune.experiment.steps import Step, Train
+from activeprune.experiment.store.records import measure_record, train_record
 from activeprune.report.gathering import Gathered, Reported, gathered
 from activeprune.report.page import page
 
@@ -257,13 +257,13 @@ def test_the_keys_of_a_real_run_are_those_of_its_store(real: Run) -> None:
             assert one.row["device time"] == f"{seconds:.1f} s"
         elif one.table in ("accuracy", "dead", "start"):
             rows = provenance_rows(shown, shown.named(one.links[0]))
-            records = [record_of(real.store, row.key) for row in rows]
+            records = [train_record(real.store, row.key) for row in rows]
             assert {row.seed for row in rows} == {0, 1}
             if one.table == "accuracy":
-                assert one.text.startswith(f"{100 * fmean(record['accuracy'] for record in records):.2f} ± ")
+                assert one.text.startswith(f"{100 * fmean(record.accuracy for record in records):.2f} ± ")
             elif (kind := of_rate(one)) is not None:
                 when = "dead before" if one.table == "start" else "dead after"
-                rates = [record_of(real.store, row.others[when])[kind[0]][kind[1]] for row in rows]
+                rates = [measure_record(real.store, row.others[when])[kind[0]][kind[1]] for row in rows]
                 assert one.text.startswith(f"{100 * fmean(rates):.2f} ± ")
     unreported = {step.key for step in real.plan.trainings} - {cell.training.key for cell in real.plan.cells}
     assert unreported

@@ -4,7 +4,7 @@ from math import isclose
 
 import pytest
 
-from activeprune.experiment.reading import read_grid, read_study, study_names
+from activeprune.experiment.plan.reading import read_grid, read_study, study_names
 from activeprune.report.paper import published, tables
 from activeprune.report.published import Published, accuracies, cycle_of, dead_rates
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from activeprune.core.errors import InputError
-from activeprune.experiment.own import IMPORTS
+from activeprune.experiment.imports import IMPORTS
 from activeprune.report import records
 from activeprune.report.gathering import Gathered
 from activeprune.report.records import RECORDS, read_records, write_records

@@ -22,10 +22,10 @@ from ..core.methods import METHODS
 from ..core.registry import Registry
 from ..data import DATASETS
 from ..data.cache import directory as data_cache
-from ..experiment.own import IMPORTS, import_all
-from ..experiment.reading import study_keys, study_names
+from ..experiment.imports import IMPORTS, import_all
+from ..experiment.plan.reading import study_keys, study_names
+from ..experiment.plan.study import CHAINS, VARIANTS
 from ..experiment.store import Damaged, Missing
-from ..experiment.study import CHAINS, VARIANTS
 from ..extras import EXTRA_OF, present
 from ..networks import NETWORKS
 from ..report import paper

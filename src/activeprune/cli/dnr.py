@@ -13,7 +13,7 @@ import typer
 from .. import machine
 from ..core.errors import InputError
 from ..core.masks import Masks
-from ..experiment.reading import assignments
+from ..experiment.plan.reading import assignments
 from ..neurons import DeadNeurons, Rates, dead_neurons, layer_bound
 from ..neurons.bound import LEVELS
 from ..neurons.counting import THRESHOLD

@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from ..experiment.observer import Observer
 from ..experiment.plan import Plan, Todo
-from ..experiment.steps import Measure, Prune, Step, Train
+from ..experiment.plan.steps import Measure, Prune, Step, Train
+from ..experiment.work.observer import Observer
 from ..training import Epoch
 
 

@@ -9,8 +9,8 @@ import typer
 
 from ..core.errors import InputError
 from ..experiment.collecting import LARGE, collect, frontier, registered
-from ..experiment.packing import pack, unpack
 from ..experiment.store import FolderStore
+from ..experiment.store.archive import pack, unpack
 from .show import AsJson, print_json, print_table
 
 app = typer.Typer(

@@ -13,13 +13,13 @@ import typer
 from rich.tree import Tree
 
 from ..core.errors import InputError
-from ..experiment import speed
 from ..experiment.findings import summaries
 from ..experiment.outlook import Outlook, outlook, unmeasured
-from ..experiment.queue import Outcome
-from ..experiment.reading import assignments
+from ..experiment.plan.reading import assignments
 from ..experiment.runs import Run
 from ..experiment.search import WINNER_FILE, Search, started
+from ..experiment.work import speed
+from ..experiment.work.queue import Outcome
 from ..extras import need
 from ..report.gathering import Gathered, gathered
 from ..report.rates import dead_table

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..core.errors import InputError
-from .files import names_in, read_json, removed, write_text
-from .own import asked_for, import_asked_for
-from .plan import CHECKPOINT, STATE, Plan
-from .reading import parsed, written
+from .imports import asked_for, import_asked_for
+from .plan import Plan
+from .plan.reading import parsed, written
+from .plan.study import Study
 from .store import FolderStore, Store
-from .study import Study
+from .store.artifacts import CHECKPOINT, STATE
+from .store.files import names_in, read_json, removed, write_text
 
 LARGE = (STATE, CHECKPOINT)  # parts that need not outlast a study
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -12,9 +11,10 @@ from typing import Any
 
 from ..core.errors import InputError
 from ..training.result import Failure
-from .plan import Plan, probe_part, record_of
-from .steps import Train
+from .plan import Plan
+from .plan.steps import Train
 from .store import Store
+from .store.records import looks, measure_record, outcome_of, prune_record, train_record
 
 Row = dict[str, Any]
 
@@ -83,21 +83,17 @@ def rows_of(plan: Plan, store: Store) -> Rows:
     """All cells of a plan, with what the store has of them."""
     rows = Rows()
     for cell in plan.cells:
-        record = record_of(store, cell.training.key) or {}
-        pruned = (None if cell.masks is None else record_of(store, cell.masks.key)) or {}
+        pruned = None if cell.masks is None else prune_record(store, cell.masks.key)
         looked = {when: step for when, step in (("before", cell.before), ("after", cell.after)) if step is not None}
         rows.append(
             {
                 "variant": cell.variant,
                 "cycle": cell.cycle,
                 "seed": cell.seed,
-                "density": record.get("density"),
-                "accuracy": record.get("accuracy"),
-                "best_epoch": record.get("best_epoch"),
-                "failure": record.get("failure"),
+                **outcome_of(train_record(store, cell.training.key)),
                 "key": cell.training.key,
-                **{name: pruned.get(name) for name in ("alive", "by_method", "by_rule", "shortfall")},
-                **dead_of({when: record_of(store, step.key) for when, step in looked.items()}),
+                **{name: getattr(pruned, name, None) for name in ("alive", "by_method", "by_rule", "shortfall")},
+                **dead_of({when: measure_record(store, step.key) for when, step in looked.items()}),
             }
         )
     return rows
@@ -117,13 +113,8 @@ def how_failed(failure: Mapping[str, Any]) -> str:
 def probe_lines(plan: Plan, store: Store) -> Iterator[Row]:
     """One row for each look at a reported training: its dead-neuron rates after so many steps."""
     for cell in plan.cells:
-        every = plan.probed.get(cell.training.key)
-        if every is None or not store.has(cell.training.key, probe_part(every)):
-            continue
         where = {"variant": cell.variant, "cycle": cell.cycle, "seed": cell.seed, "key": cell.training.key}
-        for seen in json.loads(store.get(cell.training.key, probe_part(every)))["probed"]:
-            if "unit" not in seen:  # a network without activations that can be dead
-                continue
+        for seen in looks(store, cell.training.key, plan.probed.get(cell.training.key)):
             rates = {f"{of}_{what}": seen[of][what] for of, what in product(GRANULARITIES, PARTS)}
             yield {**where, "step": seen["step"], **rates}
 
@@ -149,8 +140,8 @@ def epoch_lines(plan: Plan, store: Store) -> Iterator[Row]:
     for cell in plan.cells:
         reports[cell.training.key].append(f"{cell.variant}/{cell.cycle}")
     for step in plan.steps.values():
-        if isinstance(step, Train):
-            for epoch in (record_of(store, step.key) or {}).get("epochs", []):
+        if isinstance(step, Train) and (record := train_record(store, step.key)) is not None:
+            for epoch in record.lines:
                 yield {"key": step.key, "seed": step.seed, "reported_as": reports.get(step.key, []), **epoch}
 
 

@@ -10,9 +10,9 @@ from typing import Any, TextIO
 
 from ..core.errors import InputError
 from ..training import Epoch
-from .observer import Observer
+from .plan.steps import Step
 from .search import opened
-from .steps import Step
+from .work.observer import Observer
 
 
 class Orphan(Exception):

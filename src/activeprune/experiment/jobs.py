@@ -16,16 +16,16 @@ from ..machine import AUTO, automatic
 from ..machine import device as usable_device
 from ..training.choosing import Engines
 from .collecting import collect
-from .compute import Compute
-from .executors import Executor, Local, Processes
-from .files import Sharing, explained
 from .findings import Rows
-from .observer import Observer
-from .packed import Packed
 from .plan import Plan
-from .queue import Outcome
+from .plan.study import Study
 from .store import FolderStore
-from .study import Study
+from .store.files import Sharing, explained
+from .work.compute import Compute
+from .work.executors import Executor, Local, Processes
+from .work.observer import Observer
+from .work.packed import Packed
+from .work.queue import Outcome
 
 SHARE_OF_TIDYING = 0.05  # of the time, at most
 

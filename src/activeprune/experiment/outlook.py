@@ -17,10 +17,11 @@ from ..training import Training
 from ..training.duration import Duration
 from ..training.settings import NetworkChoice
 from .collecting import LARGE, one_more_cycle
-from .plan import CHECKPOINT, MASKS, RECORD, STATE, Plan, Todo, behind, is_whole_training, part_of, probe_part
-from .speed import Speed, alike
-from .steps import Measure, Prune, Step, Train
+from .plan import Plan, Todo, behind, is_whole_training, part_of
+from .plan.steps import Measure, Prune, Step, Train
 from .store import Store
+from .store.artifacts import CHECKPOINT, MASKS, RECORD, STATE, probe_part
+from .work.speed import Speed, alike
 
 BYTES_OF_AN_EPOCH = 250  # in a record
 BYTES_OF_A_MEASUREMENT, BYTES_OF_A_LOOK = 10_000, 1_600  # at the dead neurons of 20 layers

@@ -13,14 +13,14 @@ from typing import Any
 from ..core.errors import InputError
 from ..extras import need
 from .collecting import register
-from .files import read_json, write_text
 from .findings import Rows, epoch_lines, probe_lines, rows_of, summaries
+from .imports import asked_for, import_asked_for
 from .jobs import Job
-from .own import asked_for, import_asked_for
-from .reading import in_results, parsed, read_study, written
-from .steps import pinned
+from .plan.reading import in_results, parsed, read_study, written
+from .plan.steps import pinned
+from .plan.study import Study
 from .store import FolderStore
-from .study import Study
+from .store.files import read_json, write_text
 
 STUDY_FILE, RUN_FILE = "study.yaml", "run.json"
 EPOCHS_FILE, PROBES_FILE, SUMMARY_FILE = "epochs.jsonl", "dead_neurons.jsonl", "summary.json"

@@ -11,14 +11,14 @@ from statistics import fmean
 from typing import Any
 
 from ..core.errors import InputError, listed
-from .files import read_json, write_text
 from .findings import Rows
 from .jobs import Job
-from .plan import record_of
-from .reading import read_grid, written
+from .plan.reading import read_grid, written
+from .plan.study import Study
 from .runs import RUN_FILE, Run, folder_of, store_beside
 from .store import FolderStore
-from .study import Study
+from .store.files import read_json, write_text
+from .store.records import train_record
 
 WINNER_FILE, GRID_FILE = "winner.yaml", "grid.json"
 LONGEST_FOLDER = 100  # characters
@@ -137,9 +137,8 @@ def _validation_accuracies(run: Run) -> list[float] | None:
     """One number a cell; None where a cell is missing or failed."""
     accuracies = []
     for cell in run.plan.cells:
-        record = record_of(run.store, cell.training.key)
-        if record is None or record["failure"] is not None:
+        record = train_record(run.store, cell.training.key)
+        if record is None or record.validation_accuracy is None:
             return None
-        best = next(epoch for epoch in record["epochs"] if epoch["epoch"] == record["best_epoch"])
-        accuracies.append(best["validation_accuracy"])
+        accuracies.append(record.validation_accuracy)
     return accuracies

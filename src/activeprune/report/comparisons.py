@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from statistics import fmean
 from typing import Any
 
-from ..experiment.study import WITHOUT_AP, Study, Variant, rewinds
+from ..experiment.plan.study import WITHOUT_AP, Study, Variant, rewinds
 from .gathering import Gathered, Reported
 from .statistics import Paired, paired, together
 

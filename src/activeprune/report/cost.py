@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from ..core.prunable import standard_names
-from ..experiment.study import Study
+from ..experiment.plan.study import Study
 from .gathering import Reported
 
 BYTES_OF_A_WEIGHT = 4  # float32

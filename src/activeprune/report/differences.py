@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from ..experiment.study import WITHOUT_AP
+from ..experiment.plan.study import WITHOUT_AP
 from .cells import bare, columns, density_cell, number_cell
 from .comparisons import Comparison, comparisons, dead_units
 from .gathering import Gathered

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
 from typing import Any
 
-from ..experiment.artifacts import masks_of
-from ..experiment.chains import Cell, planned_density
-from ..experiment.files import read_json
 from ..experiment.findings import GRANULARITIES, PARTS, Row, dead_of, how_failed, summaries
-from ..experiment.plan import MASKS, Plan, behind, probe_part, record_of
+from ..experiment.plan import Plan, behind
+from ..experiment.plan.chains import Cell, planned_density
+from ..experiment.plan.steps import Measure, Train
+from ..experiment.plan.study import Study
 from ..experiment.runs import RUN_FILE, Run
-from ..experiment.steps import Measure, Train
 from ..experiment.store import Damaged, Missing, Store
-from ..experiment.study import Study
+from ..experiment.store.artifacts import MASKS, masks_of
+from ..experiment.store.files import read_json
+from ..experiment.store.provenance import Provenance, sound
+from ..experiment.store.records import looks, measure_record, outcome_of, prune_record, train_record
 
 KINDS = tuple(product(GRANULARITIES, PARTS))  # of dead neurons
 Rates = dict[str, Any]  # of `DeadNeurons.as_dict`
@@ -183,19 +184,15 @@ def _imports(run: Run) -> tuple[str, ...]:
 
 def _training(cell: Cell, plan: Plan, store: Store) -> Reported:
     something = store.has_something(cell.training.key)  # until it is read: what is damaged may be set aside then
-    known = record_of(store, cell.training.key)
-    record = known or {}
-    pruned = (None if cell.masks is None else record_of(store, cell.masks.key)) or {}
+    record = train_record(store, cell.training.key)
+    pruned = None if cell.masks is None else prune_record(store, cell.masks.key)
     return Reported(
         variant=cell.variant,
         cycle=cell.cycle,
         seed=cell.seed,
         key=cell.training.key,
-        density=record.get("density"),
-        accuracy=record.get("accuracy"),
-        best_epoch=record.get("best_epoch"),
-        failure=record.get("failure"),
-        epochs=tuple(record.get("epochs", ())),
+        **outcome_of(record),
+        epochs=() if record is None else record.lines,
         before=_measured(cell.before, store),
         after=_measured(cell.after, store),
         looks=_looks(cell.training, plan, store),
@@ -206,20 +203,20 @@ def _training(cell: Cell, plan: Plan, store: Store) -> Reported:
             for name, step in (("masks", cell.masks), ("before", cell.before), ("after", cell.after))
             if step is not None
         },
-        damaged=known is None and something,
-        shortfall=pruned.get("shortfall") or 0,
+        damaged=record is None and something,
+        shortfall=0 if pruned is None else pruned.shortfall,
     )
 
 
 def _measured(step: Measure | None, store: Store) -> Rates | None:
-    return None if step is None else record_of(store, step.key)
+    return None if step is None else measure_record(store, step.key)
 
 
 def _looks(training: Train, plan: Plan, store: Store) -> tuple[Mapping[str, Any], ...]:
-    every = plan.probed.get(training.key)
-    content = None if every is None else _part(store, training.key, probe_part(every))
-    probed = [] if content is None else json.loads(content)["probed"]
-    return tuple(_in_all(seen) for seen in probed if "unit" in seen)
+    try:
+        return tuple(_in_all(seen) for seen in looks(store, training.key, plan.probed.get(training.key)))
+    except (Missing, Damaged):
+        return ()
 
 
 def _in_all(seen: Mapping[str, Any]) -> dict[str, Any]:
@@ -244,7 +241,7 @@ def _part(store: Store, key: str, part: str) -> bytes | None:
 
 def _told(store: Store, key: str) -> dict[str, Any]:
     try:
-        return store.provenance(key)
+        return sound(store.provenance(key))
     except (Missing, Damaged):
         return {}
 
@@ -255,17 +252,20 @@ def _work(plan: Plan, store: Store, done: Mapping[str, Mapping[str, Any]]) -> It
     behind_it = {v: behind(cell.training for cell in plan.cells if cell.variant == v).keys() for v in variants}
     for step in plan.trainings:
         needing = tuple(variant for variant, keys in behind_it.items() if step.key in keys)
-        told = done.get(step.key)
-        if told is None or "pack" not in told:
-            yield Work(step.key, needing, None if told is None else float(told.get("seconds", 0.0)))
+        if step.key not in done:
+            yield Work(step.key, needing)
             continue
-        epochs = (record_of(store, step.key) or {}).get("epochs")
+        how = Provenance.of(done[step.key])
+        if how.pack is None:
+            yield Work(step.key, needing, how.seconds or 0.0)
+            continue
+        record = train_record(store, step.key)
         yield Work(
             step.key,
             needing,
-            seconds=float(told["seconds"]),
-            pack=int(told["pack"]),
-            images=epochs[-1]["step"] * step.training.batch if epochs else 0,
-            images_per_second=float(told["images_per_second"]),
-            finished=str(told["finished"]),
+            seconds=how.seconds or 0.0,
+            pack=how.pack,
+            images=record.epochs[-1].step * step.training.batch if record and record.epochs else 0,
+            images_per_second=how.images_per_second or 0.0,
+            finished=how.finished or "",
         )

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..core.errors import InputError
-from ..experiment.files import in_use
 from ..experiment.jobs import Job
+from ..experiment.store.files import in_use
 from .gathering import Gathered
 from .records import write_records
 from .writing import draw_figures, draw_page, write_tables

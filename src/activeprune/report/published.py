@@ -9,8 +9,8 @@ from math import log
 from typing import Any
 
 from ..experiment.findings import Spread
-from ..experiment.reading import read_study
-from ..experiment.study import Study
+from ..experiment.plan.reading import read_study
+from ..experiment.plan.study import Study
 from .paper import published
 
 SHARE = 0.20  # that the paper removes in each cycle

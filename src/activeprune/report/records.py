@@ -13,10 +13,10 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from ..core.errors import InputError
-from ..experiment.files import explained, write_bytes
 from ..experiment.findings import how_failed
-from ..experiment.own import asked_for
-from ..experiment.reading import parsed, written
+from ..experiment.imports import asked_for
+from ..experiment.plan.reading import parsed, written
+from ..experiment.store.files import explained, write_bytes
 from .gathering import Gathered, Reported, Work
 
 RECORDS = "records.json.gz"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from math import exp, log
 
-from ..experiment.study import Study
+from ..experiment.plan.study import Study
 from . import published
 from .series import Point
 
@@ -19,7 +19,7 @@ NEAR = 1.06  # densities that differ by less are the same: the paper prints 5.72
 def accuracies(study: Study) -> tuple[str, dict[str, list[Point]]]:
     """The table that the study is compared with, or several, and its points by variant.
 
-    >>> from activeprune.experiment.reading import read_study
+    >>> from activeprune.experiment.plan.reading import read_study
     >>> name, points = accuracies(read_study("table1"))
     >>> name, points["ap_pro"][-1]
     ('table 1', Point(x=0.0572, mean=0.841, std=0.011, seeds=5))

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from itertools import product
 
-from ..experiment.study import WITHOUT_AP
+from ..experiment.plan.study import WITHOUT_AP
 from .cells import bare, cell_text, columns, density_cell, number_cell, spread
 from .gathering import Gathered
 from .layout import Cell, Origin, Table, cell

@@ -8,8 +8,8 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
-from ..experiment.files import explained, write_text
 from ..experiment.search import folder_name
+from ..experiment.store.files import explained, write_text
 from .claims import claims_table
 from .differences import paired_table
 from .gathering import Gathered

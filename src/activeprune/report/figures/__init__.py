@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from ...core.registry import summary_of
-from ...experiment.files import write_bytes
+from ...experiment.store.files import write_bytes
 from ..gathering import Gathered
 from .along_density import accuracy, dead_neurons, size_and_operations
 from .along_time import dead_neurons_in_training, learning_curves

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ...experiment.files import write_text
+from ...experiment.store.files import write_text
 from ..gathering import Gathered
 from .document import Live, page
 

@@ -15,9 +15,9 @@ from bokeh.resources import Resources
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from ...experiment.plan import probe_part
-from ...experiment.reading import written
-from ...experiment.study import Study
+from ...experiment.plan.reading import written
+from ...experiment.plan.study import Study
+from ...experiment.store.artifacts import probe_part
 from ..cells import bare, columns
 from ..gathering import Gathered
 from ..looks import LOOKS

@@ -11,10 +11,10 @@ from typing import Any
 import yaml
 
 from ...core.errors import InputError
-from ...experiment.reading import TRAINING_KEYS, assignments, read_study, study_names, written
+from ...experiment.plan.reading import TRAINING_KEYS, assignments, read_study, study_names, written
+from ...experiment.plan.steps import pinned
+from ...experiment.plan.study import Study
 from ...experiment.search import folder_name
-from ...experiment.steps import pinned
-from ...experiment.study import Study
 
 MOST_CHANGES = 8  # that a person still reads; with more of them a study file is clearer
 PLAIN = re.compile(r"\w[\w=.,+() -]*")

@@ -1,0 +1,188 @@
+"""The steps of a study: data, not closures. Each has a key that is known before anything has run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import MISSING, dataclass, fields
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+from ...core.activation import RULES
+from ...core.methods import METHODS, Scope
+from ...data import DATASETS
+from ...networks import NETWORKS
+from ...training import Training
+from ...training.settings import OF_THE_IMAGES, OF_THE_NETWORK
+from ..store.entry import KEY_DIGITS
+
+Shape = tuple[Training, int, int | None]
+Mode = Literal["cycle", "solo", "end"]
+
+READ_BY_MEASURING = (*OF_THE_NETWORK, *OF_THE_IMAGES)
+READ_BY_PRUNING = (*READ_BY_MEASURING, "batch", "label_smoothing")
+
+
+@dataclass(frozen=True)
+class Step:
+    """A pure function's name and arguments.
+
+    Its key is a hash of its kind, that kind's version, the fields that differ from their defaults, and the keys of the
+    steps among them. Where data are, and which device computes, are not in it.
+    """
+
+    kind: ClassVar[str]  # its name in keys and in the store
+    version: ClassVar[int] = 1  # counted up when the same arguments give another result
+
+    @cached_property
+    def key(self) -> str:
+        """32 hexadecimal digits."""
+        told = json.dumps([self.kind, self.version, self._told()], sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(told.encode()).hexdigest()[:KEY_DIGITS]
+
+    @property
+    def inputs(self) -> dict[str, Step]:
+        """The steps that it needs, by role."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in values.items() if isinstance(value, Step)}
+
+    def _told(self) -> dict[str, Any]:
+        told = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.default is MISSING or value != field.default:
+                told[field.name] = _plain(value)
+        return told
+
+
+@dataclass(frozen=True)
+class Init(Step):
+    """The weights of a cycle, drawn from (seed, "init", cycle)."""
+
+    kind = "init"
+
+    training: Training
+    seed: int
+    cycle: int
+
+    def _told(self) -> dict[str, Any]:
+        """Of the training only what the network is: other learning rates start from the same weights."""
+        told = identity(self.training)
+        network: dict[str, Any] = {key: told[key] for key in OF_THE_NETWORK if key in told}
+        return {"seed": self.seed, "cycle": self.cycle, "data": told["data"]["name"], **network}
+
+
+@dataclass(frozen=True)
+class Train(Step):
+    """A training from a state, under masks, over some epochs."""
+
+    kind = "train"
+
+    training: Training
+    seed: int
+    start: Init | Train
+    masks: Prune | None = None  # None: dense
+    first: int = 0
+    last: int | None = None
+    resume: Train | None = None  # goes on where that one stopped, optimiser and all: the same result, sooner
+
+    @property
+    def shape(self) -> Shape:
+        """Trainings of one shape differ in seed, start and masks alone, and can go through their steps together."""
+        return self.training, self.first, self.last
+
+    def _told(self) -> dict[str, Any]:
+        return {name: value for name, value in super()._told().items() if name != "resume"}
+
+
+@dataclass(frozen=True)
+class Prune(Step):
+    """One pruning of a network: method X removes its share, AP its own.
+
+    `mode` cycle: X and then AP. `solo`: all by AP's metric. `end`: AP alone, q of what is alive.
+    """
+
+    kind = "prune"
+
+    training: Training
+    seed: int
+    cycle: int
+    trained: Init | Train
+    start: Init | Train | None  # what AP measures movement from; None without AP
+    masks: Prune | None  # before; None: dense
+    method: str
+    p: float
+    q: float = 0.0
+    options: tuple[tuple[str, Any], ...] = ()
+    rule: str = "ap"
+    scope: Scope | None = None
+    score_batches: int | None = None
+    include: tuple[str, ...] | None = None
+    exclude: tuple[str, ...] | None = None
+    mode: Mode = "cycle"
+
+    @property
+    def density(self) -> float:
+        """λ after it, but for rounding to whole weights: what is left is 1 - p of what was there."""
+        left, step = 1.0, self
+        while True:
+            left *= 1 - (step.q if step.mode == "end" else step.p)
+            if step.masks is None:
+                return left
+            step = step.masks
+
+    def _told(self) -> dict[str, Any]:
+        """Of the training only what a pruning reads, and versions where they are not the first."""
+        told = super()._told()
+        told["training"] = {key: value for key, value in told["training"].items() if key in READ_BY_PRUNING}
+        versions = {"method": METHODS[self.method].version, "rule": RULES[self.rule].version}
+        return told | {f"{what}_version": version for what, version in versions.items() if version != 1}
+
+
+@dataclass(frozen=True)
+class Measure(Step):
+    """The dead neurons of a network on training images."""
+
+    kind = "measure"
+
+    training: Training
+    seed: int
+    network: Init | Train
+    masks: Prune | None  # put in place first; None: dense
+    images: int | None = None  # None: all
+
+    def _told(self) -> dict[str, Any]:
+        """Of the training only what tells the network and its images."""
+        told = super()._told()
+        return told | {"training": {key: value for key, value in told["training"].items() if key in READ_BY_MEASURING}}
+
+
+def identity(training: Training) -> dict[str, Any]:
+    """What distinguishes a training: its settings that are not the default, without where the data are.
+
+    A folder of images is what is in it: names and sizes of its files. Of data that nobody vouches for, where they are
+    does count.
+    """
+    told: dict[str, Any] = pinned(training).model_dump(mode="json", exclude_defaults=True)
+    source = DATASETS.find(training.data.name)
+    if source.same_everywhere or source.fingerprint is not None:
+        told["data"].pop("path", None)
+    for what, version in (("network", NETWORKS.find(training.network.name).version), ("data", source.version)):
+        if version != 1:
+            told[what]["version"] = version
+    return told
+
+
+def pinned(training: Training) -> Training:
+    """A training that says what is in its folder of images, so that its steps can be named without the folder."""
+    data = training.data
+    fingerprint = DATASETS.find(data.name).fingerprint
+    if fingerprint is None or data.content is not None or data.path is None:
+        return training
+    return training.model_copy(update={"data": data.model_copy(update={"content": fingerprint(data.path)})})
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Step):
+        return value.key
+    return identity(value) if isinstance(value, Training) else value

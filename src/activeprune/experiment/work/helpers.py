@@ -1,0 +1,82 @@
+"""Other processes that work on the same run, and what they say."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from ...training import Epoch
+from ..plan import Plan
+from .observer import Observer
+
+SECONDS_TO_LEAVE = 10.0
+HELPER = "activeprune.experiment.helper"  # by name: it opens runs, which stand above this folder
+
+
+class Helpers:
+    """Processes that compute steps of a run until nothing is left, or until this context ends.
+
+    What they report on their standard output goes to the observer as if it had happened here.
+    """
+
+    def __init__(self, out: Path, count: int, plan: Plan, observer: Observer, pack: int | None = None) -> None:
+        self.out, self.count, self.plan, self.observer, self.pack = out, count, plan, observer, pack
+        self._processes: list[subprocess.Popen[str]] = []
+        self._listeners: list[threading.Thread] = []
+        self._over = False
+
+    def __enter__(self) -> Self:
+        command = [sys.executable, "-m", HELPER, str(self.out), str(os.getpid())]
+        command += [] if self.pack is None else [str(self.pack)]
+        for _ in range(self.count):
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+            listener = threading.Thread(target=self._listen, args=(process,), daemon=True)
+            listener.start()
+            self._processes.append(process)
+            self._listeners.append(listener)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over = True
+        for process in self._processes:
+            process.terminate()
+        for process, listener in zip(self._processes, self._listeners, strict=True):
+            try:
+                process.wait(SECONDS_TO_LEAVE)
+            except subprocess.TimeoutExpired:  # stopped, or stuck in a driver
+                process.kill()
+                process.wait()
+            listener.join()
+
+    def wait(self) -> None:
+        """Until they are done by themselves."""
+        for listener in self._listeners:
+            listener.join()
+
+    def _listen(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        with process.stdout as lines:
+            for line in lines:
+                self._relay(json.loads(line))
+        if process.wait() and not self._over:
+            self.observer.trouble(f"a helper process ended with code {process.returncode}: the others go on without it")
+
+    def _relay(self, told: dict[str, object]) -> None:
+        if told["event"] == "trouble":
+            self.observer.trouble(str(told["line"]))
+            return
+        step = self.plan.steps.get(str(told["key"]))
+        if step is None:  # of another study: somebody has written another one into the folder
+            return
+        if told["event"] == "epoch":
+            self.observer.epoch(step, Epoch(**told["epoch"]), told["epochs"])  # type: ignore[arg-type]
+        else:
+            self.observer.finished(step, told["seconds"])  # type: ignore[arg-type]

@@ -1,0 +1,257 @@
+"""Trainings of one shape side by side, on one GPU; what has to be pruned, loaded or kept is, meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+
+from ...core.errors import InputError
+from ...machine import one_thread
+from ...training import Result, Training
+from ...training.choosing import Engines
+from ...training.engine import Eager
+from ...training.loop import Entry, same_kernels, train_together
+from ...training.unavailable import EngineUnavailable
+from ..plan import Plan
+from ..plan.steps import Measure, Step, Train
+from ..store import FolderStore
+from ..store.leases import Leases
+from ..store.provenance import Provenance
+from .compute import Compute
+from .executors import Local
+from .observer import Observer
+from .queue import Outcome, Queue
+from .turns import Room, Turns
+
+
+@dataclass(frozen=True)
+class Packed:
+    """This process: packs of trainings on its device, and threads for everything else.
+
+    Each training gets the result that it would get alone: from the fused kernels to the bit, else but for rounding.
+    """
+
+    store: FolderStore
+    compute: Compute
+    engines: Engines
+    after_step: Callable[[], None]
+
+    def run(self, plan: Plan, observer: Observer) -> Outcome:
+        """Works until nothing is left that can be computed."""
+        queue = Queue(plan, self.store, Leases(self.store.root), observer)
+        with one_thread(self.compute.device), same_kernels(), queue:  # for prunings, too, whatever is trained meanwhile
+            shift = _Shift(self, queue)
+            try:
+                shift.work()
+            finally:
+                shift.close()
+            return queue.outcome()
+
+
+@dataclass(frozen=True)
+class _Pack:
+    """Trainings that go together, and what they start from, which is being loaded."""
+
+    steps: list[Train]
+    by_rows: bool  # of images that the engine has itself
+    entries: Future[list[Entry]]
+
+
+class _Shift:
+    """The work on one plan: packs are trained here. Threads prune, measure, load the next pack, and keep what came out.
+
+    What is ready may be pruned, and a full pack may be loaded, as soon as a thread has put into the store what it
+    needs. How many go together is found out here alone, since that may have to be measured.
+    """
+
+    def __init__(self, packed: Packed, queue: Queue) -> None:
+        self.compute, self.engines, self.after_step = packed.compute, packed.engines, packed.after_step
+        self.queue, self.turns = queue, Turns()
+        self.others = Local(packed.store, packed.compute, packed.after_step)
+        self.prepared: _Pack | None = None
+        self.under_way: set[Future[None]] = set()  # prunings, and results that are being kept
+        self.measuring: set[Future[None]] = set()  # which no training waits for
+        self.over = False
+        pools = (ThreadPoolExecutor(1, name) for name in ("prune", "measure", "load", "keep"))
+        self._pruning, self._measuring, self._loading, self._keeping = pools
+        self._kept: Future[None] | None = None  # or about to be: the latest pack
+        self._rooms: dict[Training, int] = {}
+        self._lock = threading.RLock()  # of `prepared`, `under_way` and `over`
+
+    def work(self) -> None:
+        """Until nothing is left."""
+        while True:
+            self._look_after()
+            self._prune_beside()
+            if (pack := self._next()) is not None:
+                self._prepare(self._room)
+                self._train(pack)
+            elif busy := self._busy():
+                wait(busy, return_when=FIRST_COMPLETED)
+            elif not self._waited():
+                return
+
+    def close(self) -> None:
+        """Ends the threads. What was trained is kept first, whatever has happened."""
+        with self._lock:
+            self.over = True
+        self._keeping.shutdown()
+        for pool in (self._pruning, self._measuring, self._loading):
+            pool.shutdown(cancel_futures=True)
+        if self._kept in self.under_way and (error := self._kept.exception()) is not None:  # else it has been raised
+            self.queue.observer.trouble(str(error))
+
+    def _busy(self) -> set[Future[None]]:
+        with self._lock:
+            return self.under_way | self.measuring
+
+    def _look_after(self) -> None:
+        """Raises what went wrong in the threads."""
+        with self._lock:
+            done = {future for future in self.under_way | self.measuring if future.done()}
+            self.under_way -= done
+            self.measuring -= done
+        for future in done:
+            future.result()
+
+    def _prune_beside(self) -> None:
+        """Gives what is ready and no training to the thread."""
+        with self._lock:
+            for step in [] if self.over else self.queue.take(_no_trainings, wait=False):
+                if isinstance(step, Measure):
+                    self.measuring.add(self._measuring.submit(self._measure, step))
+                else:
+                    self.under_way.add(self._pruning.submit(self._prune, step))
+
+    def _prune(self, step: Step) -> None:
+        self.others.one(step, self.queue, self.queue.observer)
+        self._prepare(self._rooms.get)
+
+    def _measure(self, step: Step) -> None:
+        """When all that the next pack waits for is done: until it is trained, the device has time."""
+        while first := self._unfinished():
+            wait(first)
+        self.others.one(step, self.queue, self.queue.observer)
+
+    def _unfinished(self) -> set[Future[None]]:
+        with self._lock:
+            return {future for future in self.under_way if not future.done()}
+
+    def _next(self) -> _Pack | None:
+        """The pack that is prepared, or one that is full, or what there is if nothing can add to it."""
+        with self._lock:
+            pack, self.prepared = self.prepared, None
+            return pack or self._taken(self.turns.full if self.under_way else self.turns.largest, self._room)
+
+    def _prepare(self, room: Room) -> None:
+        """Takes and loads the next pack, if it is full already."""
+        with self._lock:
+            if self.prepared is None and not self.over:
+                self.prepared = self._taken(self.turns.full, room)
+
+    def _waited(self) -> bool:
+        """Waits for what other processes hold, and does what they leave; False if nothing is left."""
+        steps = self.queue.take(lambda ready: _no_trainings(ready)[:1] or self.turns.largest(ready, self._room))
+        trainings = [step for step in steps if isinstance(step, Train)]
+        if trainings:
+            self._train(self._loaded(trainings))
+        for step in _no_trainings(steps):
+            self.others.one(step, self.queue, self.queue.observer)
+        return bool(steps)
+
+    def _taken(self, choose: Callable[[Sequence[Step], Room], Sequence[Train]], room: Room) -> _Pack | None:
+        steps = self.queue.take(lambda ready: choose(ready, room), wait=False)
+        trainings = [step for step in steps if isinstance(step, Train)]
+        return self._loaded(trainings) if trainings else None
+
+    def _loaded(self, steps: list[Train]) -> _Pack:
+        training = steps[0].training
+        by_rows = self.engines.by_rows(training, self.compute.loaded.dataset(training))
+        return _Pack(steps, by_rows, self._loading.submit(self._entries, steps, by_rows))
+
+    def _room(self, training: Training) -> int:
+        self._rooms[training] = room = self.engines.room(training, self.compute.loaded.dataset(training))
+        return room
+
+    def _train(self, pack: _Pack) -> None:
+        """Trains a pack and keeps what comes out."""
+        steps = pack.steps
+        training, first, last = steps[0].shape
+        kind: type = Eager
+        try:
+            engine = self.engines.engine(training, self.compute.loaded.dataset(training), len(steps))
+            kind = type(engine)
+            entries = pack.entries.result()
+            if pack.by_rows and isinstance(engine, Eager):  # another one was expected
+                entries = self._entries(steps, by_rows=False)
+            results = train_together(training, entries, engine, first=first, last=last)
+        except EngineUnavailable as error:  # seen only when it was tried
+            self.engines.refuse(training, kind, str(error))
+            self._pack_anew(steps)
+        except torch.cuda.OutOfMemoryError as error:
+            self._halve(training, len(steps), error)
+            self._pack_anew(steps)
+        except Exception as error:  # of one network, or of the user's own: to all of them
+            self.queue.settle(steps, error)
+        else:
+            how = Provenance(engine=kind.__name__.lower(), pack=len(steps))
+            self._hand_over(partial(self._keep, steps, entries, results, how))
+
+    def _hand_over(self, keep: Callable[[], None]) -> None:
+        """Lets the thread keep a pack's results, once those of the pack before it are in the store."""
+        before, self._kept = self._kept, self._keeping.submit(keep)
+        with self._lock:
+            self.under_way.add(self._kept)
+        if before is not None:
+            before.result()
+
+    def _keep(self, steps: list[Train], entries: list[Entry], results: list[Result], how: Provenance) -> None:
+        """Puts what came out into the store, and begins with what was waiting for it: that comes first."""
+        for waited_for in (True, False):
+            for step, entry, result in zip(steps, entries, results, strict=True):
+                if (step.key in self.queue.plan.pruned) is waited_for:
+                    self.queue.finish(step, self.compute.made(step, entry, result, how))
+                    self.compute.forget(step)
+            if not self.over:
+                self._prune_beside()
+        if not self.over:
+            self._prepare(self._rooms.get)
+            self.after_step()
+
+    def _halve(self, training: Training, count: int, error: Exception) -> None:
+        if count == 1:
+            raise InputError(f"{training.network.name}: the GPU's memory does not hold one network") from error
+        half = count // 2
+        self.engines.limit(training, half)
+        self.queue.observer.trouble(f"{count} networks do not fit into the GPU's memory: {half} at once are tried")
+
+    def _pack_anew(self, steps: Sequence[Train]) -> None:
+        """Gives a pack back, and the next one of its sort: another number goes together now."""
+        training = steps[0].training
+        with self._lock:
+            self._rooms.pop(training, None)
+            for step in steps:
+                self.queue.give_back(step)
+            if self.prepared is not None and self.prepared.steps[0].training == training:
+                for step in self.prepared.steps:
+                    self.queue.give_back(step)
+                self.prepared = None
+
+    def _entries(self, steps: Sequence[Train], by_rows: bool) -> list[Entry]:
+        """What trainings start from, with their first epochs being drawn."""
+        loaded = self.compute.loaded
+        feed = loaded.feed_by_rows if by_rows else loaded.feed
+        tell = self.queue.observer.epoch
+        entries = [self.compute.entry(step, feed(step.training, step.seed), tell) for step in steps]
+        for step, entry in zip(steps, entries, strict=True):
+            entry.expect(step.first)
+        return entries
+
+
+def _no_trainings(ready: Sequence[Step]) -> list[Step]:
+    return [step for step in ready if not isinstance(step, Train)]

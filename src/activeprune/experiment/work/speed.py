@@ -1,0 +1,126 @@
+"""How long trainings take: from what was measured on this machine before, or by timing a few steps."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from statistics import median
+from typing import get_args
+
+import numpy as np
+import torch
+
+from ...data import Feed, Part
+from ...machine import described, one_thread
+from ...machine import device as usable_device
+from ...training import Training
+from ...training.member import Member
+from ..plan.steps import identity
+from ..store import Store
+from ..store.provenance import Provenance
+
+WHAT_COUNTS = ("network", "data", "batch", "precision", "optimizer", "augment", "resolution")  # for the speed
+SECONDS_TO_MEASURE = 3.0
+FEWEST_STEPS = 2
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Seconds that a step takes, its share of evaluation included, and steps in an epoch.
+
+    Of trainings side by side `seconds` is each one's share; `packs` says how long a step of all took, by their number.
+    """
+
+    seconds: float
+    steps: int
+    packs: Mapping[int, float] = field(default_factory=dict)
+
+    @property
+    def most(self) -> int:
+        """How many were trained side by side."""
+        return max(self.packs, default=1)
+
+    def together(self, count: int) -> float:
+        """Seconds of a step of so many networks side by side, at most `most`: measured, or between what was.
+
+        >>> Speed(0.1, 100, {1: 0.4, 8: 1.1}).together(2)
+        0.5
+        """
+        known = self.packs or {1: self.seconds}
+        sizes = sorted(known)
+        return float(np.interp(count, sizes, [known[size] for size in sizes]))
+
+    def in_packs(self, count: int) -> float:
+        """Seconds of a step of so many networks, one pack after the other."""
+        packs, rest = divmod(count, self.most)
+        return packs * self.together(self.most) + (self.together(rest) if rest else 0.0)
+
+    def steps_of(self, training: Training, first: int = 0, last: int | None = None) -> int:
+        """Steps of a training from epoch `first` on, until before epoch `last`."""
+        end = training.epochs.steps(self.steps)
+        return (end if last is None else min(end, last * self.steps)) - first * self.steps
+
+
+def alike(training: Training) -> str:
+    """The same for trainings whose steps take the same time."""
+    told = {key: value for key, value in identity(training).items() if key in WHAT_COUNTS}
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def known(store: Store, device: str) -> dict[str, Speed]:
+    """Of trainings in the store that were computed on such a machine: the median of those that are alike, for packs of
+    each size.
+    """
+    with one_thread(device):  # as trainings are
+        here = described(torch.device(device))
+    shares: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    steps: dict[str, int] = {}
+    for entry in store.list():
+        how = Provenance.of(store.provenance(entry.key))
+        if how.machine == here and how.speed is not None:
+            shares[how.speed.of][how.pack or 1].append(how.speed.seconds_per_step)
+            steps[how.speed.of] = how.speed.steps_per_epoch
+    return {of: _summed_up(by_pack, steps[of]) for of, by_pack in shares.items()}
+
+
+def _summed_up(shares: Mapping[int, list[float]], steps: int) -> Speed:
+    every = [share for found in shares.values() for share in found]
+    return Speed(median(every), steps, {pack: pack * median(found) for pack, found in shares.items()})
+
+
+def measured(training: Training, device: str) -> Speed:
+    """The speed of a few steps and of a part of an evaluation, timed now. Needs the data, and changes nothing."""
+    feed = training.feed(0, device, os.cpu_count() or 0)
+    place = usable_device(device)
+    model = training.build(len(feed.classes), feed.channels)
+    member = Member(training, model, model.state_dict(), None, place)
+    with one_thread(device):
+        member.step(*next(feed.training(0)))  # the first one also loads and chooses kernels
+        since, steps = time.perf_counter(), 0
+        for x, y in islice(feed.training(1), max(FEWEST_STEPS, feed.steps - 1)):
+            float(member.step(x, y)[0])  # waits for the device
+            steps += 1
+            if steps >= FEWEST_STEPS and time.perf_counter() - since > SECONDS_TO_MEASURE:
+                break
+        per_step = (time.perf_counter() - since) / steps
+        return Speed(per_step + _evaluation(member, feed) / feed.steps, feed.steps)
+
+
+def _evaluation(member: Member, feed: Feed) -> float:
+    """Seconds that an evaluation of all validation and test images takes, from the first batches of each."""
+    parts: tuple[Part, ...] = get_args(Part)[1:]
+    return sum(_seconds_of(member, feed, part) for part in parts)
+
+
+def _seconds_of(member: Member, feed: Feed, part: Part) -> float:
+    images = feed.sizes[part]
+    batches = list(islice(feed.evaluation(part), FEWEST_STEPS))
+    since = time.perf_counter()
+    member.score(batches)
+    return (time.perf_counter() - since) * images / sum(len(y) for _, y in batches)

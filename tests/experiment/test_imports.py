@@ -1,0 +1,25 @@
+"""Modules of the user's own."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+import activeprune as ap
+from activeprune.experiment.imports import import_all
+
+
+def test_modules_of_ones_own_are_found_in_their_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_module_of_a_test.py").write_text("here = __file__\n")
+    (tmp_path / "own_module_that_leaves.py").write_text("raise SystemExit('no')\n")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    try:
+        import_all(["own_module_of_a_test"], str(tmp_path))
+        assert sys.modules["own_module_of_a_test"].here == str(tmp_path / "own_module_of_a_test.py")
+        assert sys.path.count(str(tmp_path)) == 1
+        import_all(["own_module_of_a_test"], str(tmp_path))
+        assert sys.path.count(str(tmp_path)) == 1
+        with pytest.raises(ap.InputError, match="--import own_module_that_leaves: SystemExit: no"):
+            import_all(["own_module_that_leaves"], str(tmp_path))
+    finally:
+        sys.modules.pop("own_module_of_a_test", None)
