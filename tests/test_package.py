@@ -81,7 +81,7 @@ def test_import_activeprune_is_light() -> None:
     assert not loaded & HEAVY
 
 
-def test_the_contracts_names_are_there() -> None:
+def test_what_a_user_needs_is_there_by_its_name() -> None:
     for name in (
         "build",
         "Masks",

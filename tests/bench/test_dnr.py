@@ -1,14 +1,12 @@
 """`activeprune bench dnr`."""
 
-import json
-
 import pytest
 import torch
 from torch import nn
 
 from activeprune.bench import dnr as bench_dnr
 from activeprune.cli import main
-from tests.cli.makers import Captured
+from tests.cli.makers import Captured, told
 
 
 def test_a_pass_that_measures_is_compared_with_a_plain_one_over_the_same_images(
@@ -18,12 +16,14 @@ def test_a_pass_that_measures_is_compared_with_a_plain_one_over_the_same_images(
         return nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 2))
 
     monkeypatch.setattr(bench_dnr, "SUBJECTS", {"small": bench_dnr.Subject(small, 8, (4, 4), (4, 4))})
-    assert main(["bench", "dnr", "--repeats", "2", "--batches", "3", "--json"]) == 0
-    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    monkeypatch.setattr(bench_dnr, "SMALL", 300)
+    (row,) = told(["bench", "dnr", "--network", "small", "--repeats", "2", "--batches", "3"], capsys)["rows"]
     assert (row["network"], row["images"], row["batch"]) == ("small", 12, 4)
     assert min(row["plain"], row["measuring"], row["ratio"], row["tracing"]) > 0
     assert main(["bench", "dnr", "--repeats", "1", "--batches", "1", "--batch", "2"]) == 0
-    assert "× plain" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "× plain" in shown
+    assert "dead neurons during a training" in shown
 
 
 def test_looks_during_a_training_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:

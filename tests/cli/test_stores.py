@@ -5,7 +5,7 @@ from pathlib import Path
 
 from activeprune.cli import main
 from activeprune.experiment.store import FolderStore
-from tests.cli.makers import SMALL, Captured
+from tests.cli.makers import SMALL, Captured, refused
 
 
 def test_a_store_is_looked_after(finished: Path, tmp_path: Path, capsys: Captured) -> None:
@@ -35,8 +35,7 @@ def test_damage_is_found_and_is_exit_code_1(tmp_path: Path, capsys: Captured) ->
 
 def test_what_is_no_store_is_refused(tmp_path: Path, capsys: Captured) -> None:
     for command in ("ls", "verify", "gc"):
-        assert main(["store", command, str(tmp_path)]) == 2
-        assert f"{tmp_path} is no store" in capsys.readouterr().err
+        assert f"{tmp_path} is no store" in refused(["store", command, str(tmp_path)], capsys)
 
 
 def test_what_somebody_else_told_of_an_entry_is_only_shown(tmp_path: Path, capsys: Captured) -> None:

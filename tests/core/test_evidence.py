@@ -52,3 +52,11 @@ def test_batches_that_are_none_are_described(batch: object, says: str) -> None:
     model = SmallNet()
     with pytest.raises(ap.InputError, match=says):
         ap.score("global_gradient", model, ap.Masks.dense(model), [batch])
+
+
+def test_a_loss_must_be_one_number() -> None:
+    model = SmallNet()
+    with pytest.raises(ap.InputError, match=r"must be one number, not a tensor of shape \(5, 3\)"):
+        ap.score(
+            "global_gradient", model, ap.Masks.dense(model), small_batches(), loss_fn=lambda output, target: output
+        )

@@ -91,7 +91,7 @@ def test_s_cyc_follows_the_density_of_the_masks() -> None:
     assert result.epochs[0].lr == pytest.approx(0.01 + 0.09 / (1 + math.exp(-10 * (0.5 - masks.density))))
 
 
-def test_dropout_is_drawn_from_the_seed_and_the_step() -> None:
+def test_dropout_takes_part_and_is_the_same_each_time() -> None:
     chosen = training(network={"name": "tests.training.makers:small", "dropout": 0.5}, epochs="1ep")
     start = start_of(chosen)
     assert same(train(chosen, 1, start).state, train(chosen, 1, start).state)

@@ -19,7 +19,7 @@ def test_pruned_weights_are_zero_to_the_bit(optimizer: str) -> None:
 
 
 def test_what_pruned_weights_would_have_learnt_does_not_count_in_the_gradients_norm() -> None:
-    """With a clip between the norm of the alive and that of all gradients the two would differ; see `plain_loop`."""
+    """Clipped far below its own norm, a step moves what is alive by just the clip; with more in the norm, by less."""
     chosen = training(epochs="1it", momentum=0.0, clip=1e-4, lr=1.0)
     start, masks = start_of(chosen), half(chosen)
     end = train(chosen, 0, start, masks).state

@@ -1,5 +1,6 @@
 """Methods that look at the loss, against a slow, obvious implementation of each formula."""
 
+import pytest
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
@@ -125,3 +126,13 @@ def test_obd_works_through_attention() -> None:
     model = Attention()
     scores = ap.score("obd", model, ap.Masks.dense(model), [(torch.randn(2, 4, 8), torch.tensor([1, 3]))], probes=2)
     assert any((score != 0).any() for score in scores.values())
+
+
+def test_obds_probes_are_a_whole_number_of_at_least_one() -> None:
+    model = SmallNet()
+    masks = ap.Masks.dense(model)
+    with pytest.raises(ap.InputError, match="probes = 0"):
+        ap.score("obd", model, masks, small_batches(), probes=0)
+    for odd in ("3", 2.5, True, None):
+        with pytest.raises(ap.InputError, match=f"method 'obd': option probes = {odd!r} must be of type int"):
+            ap.score("obd", model, masks, small_batches(), probes=odd)

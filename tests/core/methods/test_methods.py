@@ -77,20 +77,6 @@ def test_methods_that_need_batches_say_so(method: str) -> None:
             ap.score(method, model, ap.Masks.dense(model), nothing)
 
 
-def test_a_loss_must_be_one_number_and_probes_at_least_one() -> None:
-    model = SmallNet()
-    masks = ap.Masks.dense(model)
-    with pytest.raises(ap.InputError, match=r"must be one number, not a tensor of shape \(5, 3\)"):
-        ap.score("global_gradient", model, masks, small_batches(), loss_fn=lambda output, target: output)
-    with pytest.raises(ap.InputError, match="probes = 0"):
-        ap.score("obd", model, masks, small_batches(), probes=0)
-    for odd in ("3", 2.5, True, None):
-        with pytest.raises(ap.InputError, match=f"method 'obd': option probes = {odd!r} must be of type int"):
-            ap.score("obd", model, masks, small_batches(), probes=odd)
-    with pytest.raises(ap.InputError, match="synflow needs a network whose only input is a floating-point tensor"):
-        ap.score("synflow", model, masks, [torch.zeros(2, 3, dtype=torch.long)])
-
-
 def test_a_layer_that_the_loss_does_not_reach_scores_zero() -> None:
     class Unused(SmallNet):
         def __init__(self) -> None:

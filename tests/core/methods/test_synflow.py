@@ -1,9 +1,11 @@
 """SynFlow by hand."""
 
+import pytest
 import torch
 from torch import nn
 
 import activeprune as ap
+from tests.helpers import SmallNet
 
 
 def test_synflow_by_hand_on_a_linear_network() -> None:
@@ -38,3 +40,9 @@ def test_synflow_prunes_in_rounds_and_never_kills_a_layer_that_has_more_than_it_
     assert all(mask.any() for mask in many.values())
     once = ap.prune_lowest(masks, ap.score("synflow", model, masks, batches), count)
     assert not all(mask.any() for mask in once.values())
+
+
+def test_synflow_needs_an_input_that_can_be_all_ones() -> None:
+    model = SmallNet()
+    with pytest.raises(ap.InputError, match="synflow needs a network whose only input is a floating-point tensor"):
+        ap.score("synflow", model, ap.Masks.dense(model), [torch.zeros(2, 3, dtype=torch.long)])
