@@ -1,6 +1,7 @@
 """Shared by all tests."""
 
 import os
+from pathlib import Path
 
 # Some CPUs announce bfloat16 instructions (AMX) that a virtual machine cannot run; oneDNN then dies with SIGILL.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE")
@@ -13,6 +14,13 @@ settings.register_profile("default", deadline=None, derandomize=True, print_blob
 # A failure is enough to kill a mutant, the smallest failing example is not needed: make mutants
 settings.register_profile("mutants", settings.get_profile("default"), phases=(Phase.explicit, Phase.generate))
 settings.load_profile("default")
+
+# A comparison that fails in makers.py and the like shows its values, as one in a test does.
+HERE = Path(__file__).parent
+for file in HERE.rglob("*.py"):
+    if not file.name.startswith(("test_", "conftest", "__init__")):
+        pytest.register_assert_rewrite(".".join(["tests", *file.relative_to(HERE).with_suffix("").parts]))
+
 torch.set_num_threads(1)  # two test processes on two cores, and tensors too small to share
 
 

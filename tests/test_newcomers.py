@@ -16,8 +16,8 @@ from activeprune.cli import TOPICS, app, main
 from activeprune.core.methods import Chain
 from activeprune.experiment.plan.reading import KEYS
 from activeprune.experiment.plan.study import CHAINS, VARIANTS, Variant
+from tests.cli.makers import Captured
 
-Captured = pytest.CaptureFixture[str]
 SMALL = ["--set", "variants=plain", "--set", "cycles=1", "--processes", "1"]
 
 
@@ -40,6 +40,7 @@ def commands() -> list[list[str]]:
 def test_every_help_has_an_example_of_its_own_command(command: list[str], capsys: Captured) -> None:
     assert main([*command, "--help"]) == 0
     shown = capsys.readouterr().out
+    assert shown.startswith(f"Usage: {' '.join(['activeprune', *command])}")
     example = re.search(r"Example.*?:  activeprune (.*)", shown)
     assert example is not None
     assert shlex.split(example[1])[: len(command)] == command
@@ -85,7 +86,7 @@ def test_all_commands_take_a_device_by_the_same_option(
     assert "fpga" not in error  # torch's own list
 
 
-def test_auto_is_a_device_of_every_command(capsys: Captured) -> None:
+def test_dead_neurons_are_measured_on_the_device_auto_too(capsys: Captured) -> None:
     small = ["--samples", "64", "--batch", "64", "--json"]
     assert main(["dnr", "resnet8", "--data", "digits", "--device", "auto", *small]) == 0
     assert '"samples": 64' in capsys.readouterr().out

@@ -1,7 +1,6 @@
 """What the package promises as a whole: what imports what, and how light it is."""
 
 import ast
-import re
 import subprocess
 import sys
 import tomllib
@@ -10,12 +9,9 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-import torch
 
 import activeprune as ap
-from activeprune import extras
 from activeprune.report.paper import published, tables
-from tests.helpers import SmallNet, pruned_are_zero, train
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "activeprune"
@@ -97,7 +93,7 @@ def test_import_activeprune_is_light() -> None:
     assert not loaded & HEAVY
 
 
-def test_the_contracts_names_are_there() -> None:
+def test_what_a_user_needs_is_there_by_its_name() -> None:
     for name in (
         "build",
         "Masks",
@@ -127,86 +123,9 @@ def test_versions_and_pins_agree() -> None:
     assert "torch==2.13.0" in (ROOT / "constraints.txt").read_text().split()
 
 
-def test_a_missing_extra_is_one_line_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extras, "present", lambda package: False)
-    with pytest.raises(ap.InputError, match=r"^timm is not installed: pip install 'activeprune\[vision\]'$"):
-        extras.need("timm")
-    monkeypatch.undo()
-    assert extras.need("tensorboard").__name__ == "tensorboard"
-
-
-def test_extras_are_declared() -> None:
-    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert set(extras.EXTRA_OF.values()) | {"dev", "docs", "mutants"} == set(declared)
-    for package, extra in extras.EXTRA_OF.items():
-        assert any(requirement.startswith(package) for requirement in declared[extra])
-
-
 def test_the_papers_numbers_are_inside() -> None:
     assert {f"table{n}" for n in range(1, 7)} <= set(tables())
     table1 = published()["table1"]["rows"]
     assert [cell["lambda"] for cell in table1["method_x"]] == [100, 64.0, 40.9, 32.8, 26.2, 13.4, 8.59, 5.72]
     assert (table1["ap_pro"][-1]["mean"], table1["method_x"][-1]["mean"]) == (84.1, 81.2)
     assert all("says" in claim for claim in published()["claims"])
-
-
-def test_the_readmes_example_works_as_it_stands() -> None:
-    """With the surroundings that it leaves to the reader: a model and a function that trains it."""
-    block = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
-    model = SmallNet()
-    surroundings: dict = {"model": model}
-    rewound = []
-
-    def train_model(model: SmallNet, masks: ap.Masks) -> None:
-        before = model.bn1.running_mean.clone()
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-        with masks.hold(model, optimizer):
-            train(model, optimizer, steps=1)
-
-        rewound.append(torch.equal(before, surroundings["start"]["bn1.running_mean"]))
-
-    surroundings["train"] = train_model
-    exec(block.group(1), surroundings)
-    assert surroundings["masks"].alive == 34  # 306, 245, 196, 157, 126, 101, 81, 65, 52, 42, 34
-    assert pruned_are_zero(model, surroundings["masks"])
-    assert rewound == [True] * 11  # the whole state, before every training
-
-
-def after_the_examples_of(page: str, **given: object) -> dict:
-    """What is there once all examples of a page of the documentation have run, from nothing but what is given."""
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(encoding="utf-8"), re.DOTALL)
-    surroundings: dict = dict(given)
-    for block in blocks:
-        exec(block, surroundings)
-    return surroundings
-
-
-def test_the_examples_of_the_dead_neurons_page_work_as_they_stand() -> None:
-    surroundings = after_the_examples_of("dead-neurons.md")
-    assert surroundings["dnr"].unattributed == ()
-    assert surroundings["counter"].result() == surroundings["dnr"]
-
-
-def test_the_example_of_the_methods_page_works_as_it_stands() -> None:
-    model = SmallNet()
-    start, masks = {name: tensor.clone() for name, tensor in model.state_dict().items()}, ap.Masks.dense(model)
-    train(model, torch.optim.SGD(model.parameters(), lr=0.1), steps=1)
-    pruned = after_the_examples_of("method.md", model=model, masks=masks, start=start)["pruned"]
-    assert (pruned.masks.alive, pruned.by_rule) == (245, 6)  # of 306: 61 go, 6 of them by AP
-
-
-def test_the_examples_of_the_pages_on_studies_and_reports_work_as_they_stand(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    search = after_the_examples_of("studies.md")["search"]
-    assert search.best() in search.validation()
-    Path("runs/smoke").rename("runs/demo")  # the page asks for a run of demo, which takes longer
-    after_the_examples_of("reports.md")
-    assert Path("tables/tables.md").is_file()
-
-
-def test_the_examples_of_the_training_page_work_as_they_stand() -> None:
-    surroundings = after_the_examples_of("training.md")
-    assert surroundings["result"].accuracy > 0.3
-    assert surroundings["graph"].reading("conv.weight") == {"blocks.0.conv1.weight", "identity"}

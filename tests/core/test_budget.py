@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import activeprune as ap
+from activeprune.core.budget import shared_out
 
 decimals = st.integers(0, 1000).map(lambda thousandths: thousandths / 1000)
 
@@ -93,3 +94,34 @@ def test_pruning_everything_is_allowed_and_pruning_nothing_is_not() -> None:
     assert ap.Budget(p=1.0, q=1.0).split(1) == (0, 1)
     with pytest.raises(ap.InputError, match=r"nothing left to prune: p = 0.2 of 2 alive"):
         ap.Budget(p=0.2).split(2)
+
+
+# -- the same fraction of every layer
+
+
+@pytest.mark.parametrize(
+    ("alive", "count", "expected"),
+    [
+        ([10, 10, 10], 6, [2, 2, 2]),
+        ([10, 20, 30], 12, [2, 4, 6]),
+        ([7, 7, 7], 7, [3, 2, 2]),  # 2⅓ each: the one left over goes to the first layer
+        ([5, 3, 2], 4, [2, 1, 1]),  # 2.0, 1.2, 0.8: the largest remainder is the last layer's
+        ([3, 3, 4], 5, [2, 1, 2]),  # 1.5, 1.5, 2.0: a tie, to the earlier layer
+        ([1, 1, 98], 50, [1, 0, 49]),  # 0.5, 0.5, 49
+        ([4, 0, 4], 3, [2, 0, 1]),  # an empty layer gives nothing
+        ([2, 3], 5, [2, 3]),
+        ([2, 3], 0, [0, 0]),
+    ],
+)
+def test_layer_quotas_by_hand(alive: list[int], count: int, expected: list[int]) -> None:
+    assert shared_out(count, alive) == expected
+
+
+@given(st.lists(st.integers(0, 50), min_size=1, max_size=6), st.data())
+def test_layer_quotas_add_up_and_are_the_exact_share_rounded(alive: list[int], data: st.DataObject) -> None:
+    total = sum(alive)
+    count = data.draw(st.integers(0, total))
+    quotas = shared_out(count, alive)
+    assert sum(quotas) == count
+    assert all(0 <= quota <= a for quota, a in zip(quotas, alive, strict=True))
+    assert all(abs(quota * total - count * a) < total for quota, a in zip(quotas, alive, strict=True) if total)

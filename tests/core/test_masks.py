@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 import activeprune as ap
-from tests.helpers import SmallNet, layers, random_masks, same_state, snapshot
+from tests.helpers import SmallNet, holder, layers, random_masks, same_state, snapshot
 
 
 def test_dense_masks_count_every_prunable_weight() -> None:
@@ -212,3 +212,14 @@ def test_masks_move_between_devices_as_values() -> None:
     moved = masks.to("meta")
     assert moved["fc.weight"].device.type == "meta"
     assert masks["fc.weight"].device.type == "cpu"
+
+
+@given(layers())
+def test_applying_masks_twice_is_applying_them_once(drawn: tuple) -> None:
+    tensors, masks = drawn
+    model = holder(tensors)
+    masks.apply_(model)
+    once = snapshot(model)
+    masks.apply_(model)
+    assert same_state(model, once)
+    assert ap.prune_lowest(masks, tensors, 0) == masks

@@ -8,10 +8,6 @@ from torch import Tensor, nn
 from torch.nn.utils import prune
 
 import activeprune as ap
-from activeprune.core.budget import shared_out
-from activeprune.core.evidence import Evidence
-from activeprune.core.methods import METHODS, Method
-from activeprune.core.randomness import stable_seed
 from tests.helpers import (
     SmallNet,
     algorithm_1,
@@ -22,7 +18,6 @@ from tests.helpers import (
     random_masks,
     same_state,
     slow_lowest,
-    small_batches,
     snapshot,
 )
 
@@ -82,35 +77,7 @@ def test_global_magnitude_agrees_with_torch_where_there_are_no_ties() -> None:
             assert torch.equal(mask, module.weight_mask.bool())
 
 
-# -- the same fraction in every layer
-
-
-@pytest.mark.parametrize(
-    ("alive", "count", "expected"),
-    [
-        ([10, 10, 10], 6, [2, 2, 2]),
-        ([10, 20, 30], 12, [2, 4, 6]),
-        ([7, 7, 7], 7, [3, 2, 2]),  # 2⅓ each: the one left over goes to the first layer
-        ([5, 3, 2], 4, [2, 1, 1]),  # 2.0, 1.2, 0.8: the largest remainder is the last layer's
-        ([3, 3, 4], 5, [2, 1, 2]),  # 1.5, 1.5, 2.0: a tie, to the earlier layer
-        ([1, 1, 98], 50, [1, 0, 49]),  # 0.5, 0.5, 49
-        ([4, 0, 4], 3, [2, 0, 1]),  # an empty layer gives nothing
-        ([2, 3], 5, [2, 3]),
-        ([2, 3], 0, [0, 0]),
-    ],
-)
-def test_layer_quotas_by_hand(alive: list[int], count: int, expected: list[int]) -> None:
-    assert shared_out(count, alive) == expected
-
-
-@given(st.lists(st.integers(0, 50), min_size=1, max_size=6), st.data())
-def test_layer_quotas_add_up_and_are_the_exact_share_rounded(alive: list[int], data: st.DataObject) -> None:
-    total = sum(alive)
-    count = data.draw(st.integers(0, total))
-    quotas = shared_out(count, alive)
-    assert sum(quotas) == count
-    assert all(0 <= quota <= a for quota, a in zip(quotas, alive, strict=True))
-    assert all(abs(quota * total - count * a) < total for quota, a in zip(quotas, alive, strict=True) if total)
+# -- the same fraction of every layer
 
 
 @given(layers(), st.data())
@@ -130,6 +97,20 @@ def test_layer_magnitude_keeps_the_same_fraction_everywhere() -> None:
     model[1].weight.data *= 100  # a global comparison would spare this layer
     masks = ap.prune_cycle("layer_magnitude", model, ap.Masks.dense(model), 80).masks
     assert [int(mask.sum()) for mask in masks.values()] == [80, 160, 80]
+
+
+def test_the_methods_own_scope_is_used_unless_another_is_given() -> None:
+    model = nn.Sequential(nn.Linear(10, 10), nn.Linear(10, 10))
+    model[1].weight.data *= 100
+    masks = ap.Masks.dense(model)
+    for method, scope, expected in [
+        ("layer_magnitude", None, [80, 80]),
+        ("layer_magnitude", "global", [60, 100]),
+        ("global_magnitude", None, [60, 100]),
+        ("global_magnitude", "layer", [80, 80]),
+    ]:
+        after = ap.prune_cycle(method, model, masks, 40, scope=scope).masks
+        assert [int(mask.sum()) for mask in after.values()] == expected
 
 
 # -- X and AP together
@@ -223,234 +204,3 @@ def test_a_cycle_changes_neither_the_model_nor_the_masks() -> None:
     ap.prune_solo(model, masks, 20, start)
     assert same_state(model, before)
     assert positions(masks) == alive
-
-
-def test_the_methods_own_scope_is_used_unless_another_is_given() -> None:
-    model = nn.Sequential(nn.Linear(10, 10), nn.Linear(10, 10))
-    model[1].weight.data *= 100
-    masks = ap.Masks.dense(model)
-    for method, scope, expected in [
-        ("layer_magnitude", None, [80, 80]),
-        ("layer_magnitude", "global", [60, 100]),
-        ("global_magnitude", None, [60, 100]),
-        ("global_magnitude", "layer", [80, 80]),
-    ]:
-        after = ap.prune_cycle(method, model, masks, 40, scope=scope).masks
-        assert [int(mask.sum()) for mask in after.values()] == expected
-
-
-# -- mistakes
-
-
-def test_counts_that_cannot_be_are_refused() -> None:
-    model = SmallNet()
-    masks = random_masks(model)
-    scores = ap.score("global_magnitude", model, masks)
-    for count in (masks.alive + 1, -1):
-        says = f"cannot prune {count} of {masks.alive} alive weights"
-        for prune_it in (
-            lambda count: ap.prune_lowest(masks, scores, count),
-            lambda count: ap.prune_cycle("global_magnitude", model, masks, count),
-            lambda count: ap.prune_cycle("global_magnitude", model, masks, 0, count, snapshot(model)),
-            lambda count: ap.prune_solo(model, masks, count, snapshot(model)),
-        ):
-            with pytest.raises(ap.InputError, match=says):
-                prune_it(count)
-    half = masks.alive // 2 + 1  # each of the two could be pruned, but not both
-    with pytest.raises(ap.InputError, match=f"cannot prune {2 * half} of {masks.alive} alive weights"):
-        ap.prune_cycle("global_magnitude", model, masks, half, half, snapshot(model))
-    nothing = ap.prune_lowest(masks, scores, masks.alive)
-    assert nothing.alive == 0
-    with pytest.raises(ap.InputError, match="nothing left to prune"):
-        ap.Budget(0.2).split(nothing.alive)
-
-
-def test_scores_of_another_model_are_refused() -> None:
-    masks = ap.Masks({"a": torch.tensor([True, True]), "b": torch.tensor([True])})
-    good = {"a": torch.zeros(2), "b": torch.zeros(1)}
-    for scores, says in [
-        ({"a": torch.zeros(2)}, "no scores for layer 'b'"),
-        (good | {"c": torch.zeros(1)}, "there is no mask for layer 'c'"),
-        (good | {"a": torch.zeros(3)}, r"scores of layer 'a' are \(3,\), its mask is \(2,\)"),
-        (good | {"b": torch.tensor([torch.nan])}, "scores of layer 'b': 1 of them are NaN or infinite"),
-        (good | {"b": [0.5]}, "scores of layer 'b' are no tensor of real numbers"),
-        (good | {"b": torch.tensor([1j])}, "scores of layer 'b' are no tensor of real numbers"),
-    ]:
-        for scope in ("global", "layer"):
-            with pytest.raises(ap.InputError, match=says):
-                ap.prune_lowest(masks, scores, 1, scope=scope)
-    with pytest.raises(ap.InputError, match="unknown scope 'layers': did you mean 'layer'"):
-        ap.prune_lowest(masks, good, 1, scope="layers")
-
-
-def test_a_network_that_diverged_is_an_error_and_not_a_choice() -> None:
-    model = SmallNet()
-    model.conv2.weight.data[0, 0, 0, 0] = torch.nan
-    masks = ap.Masks.dense(model)
-    for method in ("global_magnitude", "layer_magnitude", "lamp", "global_gradient", "fisher", "synflow"):
-        with pytest.raises(ap.InputError, match=r"scores of layer '\w+.weight': \d+ of them are NaN or infinite"):
-            ap.prune_cycle(method, model, masks, 10, batches=small_batches(1))
-
-
-def test_ap_needs_a_copy_of_where_the_training_started() -> None:
-    model = SmallNet()
-    masks = ap.Masks.dense(model)
-    with pytest.raises(ap.InputError, match=r"^AP compares the trained weights with .*: pass start=$"):
-        ap.prune_cycle("global_magnitude", model, masks, 18, 2)
-    alias = model.state_dict()  # changes with the model
-    with pytest.raises(ap.InputError, match=r"share the memory of 'conv1.weight': copy the state before training"):
-        ap.prune_cycle("global_magnitude", model, masks, 18, 2, alias)
-    with pytest.raises(ap.InputError, match="share the memory"):
-        ap.prune_solo(model, masks, 20, alias)
-    assert ap.prune_cycle("global_magnitude", model, masks, 18, 2, snapshot(model)).by_rule == 2
-
-
-def test_a_method_that_prunes_before_training_cannot_go_with_ap() -> None:
-    model = SmallNet()
-    for method in ("snip", "synflow"):
-        with pytest.raises(ap.InputError, match=f"method '{method}' prunes before any training"):
-            ap.prune_cycle(method, model, ap.Masks.dense(model), 18, 2, snapshot(SmallNet()), batches=small_batches())
-
-
-@pytest.mark.parametrize("count", [3.0, "3", None])
-def test_a_count_is_a_whole_number(count: object) -> None:
-    model = SmallNet()
-    with pytest.raises(ap.InputError, match="a count of weights must be a whole number"):
-        ap.prune_cycle("lamp", model, ap.Masks.dense(model), count)
-
-
-def test_a_count_in_a_tensor_is_read_and_not_changed() -> None:
-    model = SmallNet()
-    masks, count = ap.Masks.dense(model), torch.tensor(3)
-    assert ap.prune_lowest(masks, ap.score("lamp", model, masks), count).alive == masks.alive - 3
-    assert count == 3
-
-
-def test_an_unknown_rule_is_refused_before_any_work() -> None:
-    model = SmallNet()
-    with pytest.raises(ap.InputError, match="unknown activation rule 'app': did you mean 'ap'"):
-        ap.prune_cycle("lamp", model, ap.Masks.dense(model), 3, rule="app")
-
-
-# -- what is passed on
-
-
-def test_seed_and_cycle_reach_the_method_and_the_rule() -> None:
-    model = SmallNet()
-    masks, start = ap.Masks.dense(model), snapshot(SmallNet())
-    by_method = [ap.prune_cycle("random", model, masks, 50, seed=s, cycle=c).masks for s in (0, 1) for c in (0, 1)]
-    ways = [{"seed": s, "cycle": c, "rule": "random"} for s in (0, 1) for c in (0, 1)]
-    by_rule = [ap.prune_cycle("lamp", model, masks, 50, 50, start, **way).masks for way in ways]
-    for choices in (by_method, by_rule):
-        assert all(one != other for i, one in enumerate(choices) for other in choices[:i])
-    again = ap.prune_cycle("random", model, masks, 50, seed=1, cycle=1).masks
-    assert again == by_method[3] == ap.prune_lowest(masks, ap.score("random", model, masks, seed=1, cycle=1), 50)
-
-
-def test_without_a_seed_it_is_cycle_0_of_seed_0() -> None:
-    model = SmallNet()
-    masks, start = ap.Masks.dense(model), snapshot(SmallNet())
-    assert all(
-        torch.equal(found, ap.score("random", model, masks, seed=0, cycle=0)[name])
-        for name, found in ap.score("random", model, masks).items()
-    )
-    plain = ap.prune_cycle("random", model, masks, 50, 50, start, rule="random").masks
-    assert plain == ap.prune_cycle("random", model, masks, 50, 50, start, rule="random", seed=0, cycle=0).masks
-
-
-def test_a_random_score_is_the_next_uniform_number_of_seed_and_cycle() -> None:
-    model = SmallNet()
-    draw = torch.Generator().manual_seed(stable_seed(5, "method", 2))
-    for name, found in ap.score("random", model, ap.Masks.dense(model), seed=5, cycle=2).items():
-        assert torch.equal(found, torch.rand(model.get_parameter(name).shape, generator=draw))
-
-
-def test_batches_loss_and_graph_reach_the_method() -> None:
-    model = SmallNet().eval()
-    masks = ap.Masks.dense(model)
-    batches = [(x, torch.randn(len(x), 3)) for x, _ in small_batches(2)]
-    graph, squared = ap.trace(model, batches[0][0]), nn.functional.mse_loss
-    seen = []
-
-    def slope(evidence: Evidence) -> dict[str, Tensor]:
-        seen.append(evidence.graph)
-        return evidence.gradient()
-
-    METHODS._known["slope"] = Method("slope", slope)
-    try:
-        scores = ap.score("slope", model, masks, batches, squared, graph)
-        after = ap.prune_cycle("slope", model, masks, 50, batches=iter(batches), loss_fn=squared, graph=graph).masks
-    finally:
-        del METHODS._known["slope"]
-    assert [one is graph for one in seen] == [True, True]
-    (sum(squared(model(x), y) for x, y in batches) / 2).backward()
-    for name, found in scores.items():
-        torch.testing.assert_close(found, model.get_parameter(name).grad)
-    assert after == ap.prune_lowest(masks, scores, 50)
-
-
-@pytest.mark.parametrize(
-    ("rounds", "expected"),
-    [
-        (1, [(1000, 2)]),
-        (2, [(1000, 2), (316, 2)]),  # 1000 · 0.1^(0, 1/2)
-        (3, [(1000, 2), (464, 2), (215, 2)]),  # 1000 · 0.1^(0, 1/3, 2/3)
-    ],
-)
-def test_rounds_keep_the_same_fraction_each_and_may_read_batches_from_an_iterator(
-    rounds: int, expected: list[tuple[int, int]]
-) -> None:
-    seen = []
-
-    def witness(evidence: Evidence) -> dict[str, Tensor]:
-        seen.append((evidence.masks.alive, len(list(evidence.batches()))))
-        return evidence.weights
-
-    METHODS._known["witness"] = Method("witness", witness, rounds=rounds)
-    try:
-        model = nn.Linear(100, 10)
-        after = ap.prune_cycle("witness", model, ap.Masks.dense(model), 900, batches=iter([1, 2])).masks
-    finally:
-        del METHODS._known["witness"]
-    assert seen == expected
-    assert after.alive == 100
-
-
-def test_each_round_prunes_by_the_scope() -> None:
-    """The second round's scores are upside down: what a first round over the whole network took could not come back."""
-    told = []
-
-    def turning(evidence: Evidence) -> dict[str, Tensor]:
-        told.append([int(mask.sum()) for mask in evidence.masks.values()])
-        return {name: (weight if len(told) == 1 else -weight) for name, weight in evidence.weights.items()}
-
-    METHODS._known["turning"] = Method("turning", turning, rounds=2)
-    try:
-        weights = {"a.weight": torch.arange(1.0, 17.0), "b.weight": torch.arange(21.0, 37.0)}
-        masks = ap.Masks({name: torch.ones(16, dtype=torch.bool) for name in weights})
-        after = ap.prune_cycle("turning", holder(weights), masks, 24, scope="layer").masks
-    finally:
-        del METHODS._known["turning"]
-    assert told == [[16, 16], [8, 8]]  # 32 · ½ after the first of two rounds that keep a quarter
-    assert [mask.nonzero().flatten().tolist() for mask in after.values()] == [[8, 9, 10, 11]] * 2
-
-
-def test_a_method_of_one_round_reads_no_more_batches_than_it_wants() -> None:
-    METHODS._known["first"] = Method("first", lambda evidence: next(evidence.batches()) and evidence.weights)
-    try:
-        model, batches = nn.Linear(4, 4), iter([1, 2, 3])
-        ap.prune_cycle("first", model, ap.Masks.dense(model), 3, batches=batches)
-    finally:
-        del METHODS._known["first"]
-    assert list(batches) == [2, 3]
-
-
-@given(layers())
-def test_applying_masks_twice_is_applying_them_once(drawn: tuple) -> None:
-    tensors, masks = drawn
-    model = holder(tensors)
-    masks.apply_(model)
-    once = snapshot(model)
-    masks.apply_(model)
-    assert same_state(model, once)
-    assert ap.prune_lowest(masks, tensors, 0) == masks

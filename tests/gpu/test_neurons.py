@@ -10,7 +10,7 @@ from activeprune.neurons import DeadNeuronCounter
 from activeprune.neurons.again import Removed, RepeatedCounter
 from activeprune.neurons.bytes import summed
 from tests.helpers import Net, random_masks
-from tests.neurons.test_again import looked_at
+from tests.neurons.makers import looked_at
 
 pytestmark = [
     pytest.mark.gpu,

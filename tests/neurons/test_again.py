@@ -5,22 +5,11 @@ from torch import nn
 
 import activeprune as ap
 from activeprune.neurons.again import Removed, RepeatedCounter
-from activeprune.neurons.carrying import CPU, carried
 from tests.helpers import Net, random_masks
-from tests.neurons.test_dead import linear
-
-META = torch.device("meta")
+from tests.neurons.makers import linear, looked_at
 
 
-def looked_at(counter: RepeatedCounter, model: nn.Module, removed: Removed, batches: list[torch.Tensor]) -> None:
-    """Counts once more, and as a new counter does."""
-    counter.again(model.state_dict(), removed)
-    for batch in batches:
-        counter.add(batch)
-    assert counter.result() == ap.dead_neurons(model, removed.masks, batches)
-
-
-def test_other_weights_masks_and_images() -> None:
+def test_it_begins_again_with_other_weights_masks_and_images() -> None:
     *models, other = (ap.build("resnet8") for _ in range(4))
     counter = RepeatedCounter(other)
     pruned = [dict(random_masks(model, 0.5)) for model in models]
@@ -44,7 +33,7 @@ def test_buffers_are_those_of_the_state() -> None:
         assert counter.result().unit.dead == dead
 
 
-def test_maps_of_other_sizes_and_passes_of_other_orders() -> None:
+def test_it_begins_again_after_maps_of_other_sizes_and_passes_of_other_orders() -> None:
     """Where units come and go, or passes differ, nothing is kept from one look to the next."""
 
     def forward(net, x):
@@ -60,10 +49,3 @@ def test_maps_of_other_sizes_and_passes_of_other_orders() -> None:
     counter = RepeatedCounter(convolution)
     for sides in ((4,), (4, 6), (4,)):
         looked_at(counter, convolution, Removed(None), [torch.randn(2, 1, side, side) for side in sides])
-
-
-def test_many_tensors_in_one_transfer_keep_shapes_types_and_order() -> None:
-    tensors = [torch.arange(6).view(2, 3), torch.ones(4), torch.tensor(7), torch.zeros(0, 2), torch.ones(2)]
-    there = carried(tensors, META)
-    assert [(one.shape, one.dtype, one.device) for one in there] == [(one.shape, one.dtype, META) for one in tensors]
-    assert all(a is b for a, b in zip(carried(tensors, CPU), tensors, strict=True))

@@ -22,7 +22,7 @@ def test_it_is_the_papers_formula(static: float, dynamic: float, c: float) -> No
     assert ap.information_bound(64, static, dynamic, c) == pytest.approx(formula, rel=1e-9, abs=1e-9)
 
 
-def test_limits() -> None:
+def test_where_nothing_or_everything_is_dead_it_is_a_limit() -> None:
     assert ap.information_bound(10, 0.0, 0.0, 2.0) == 20.0
     assert ap.information_bound(10, 0.4, 0.0, 2.0) == pytest.approx(12.0)
     assert ap.information_bound(10, 1.0, 0.0, 2.0) == 0.0
@@ -62,7 +62,7 @@ def test_the_corollarys_condition_is_where_the_bound_turns(static: float, c: flo
     assert before < top > after
 
 
-def test_the_bound_of_a_measured_layer() -> None:
+def test_a_measured_layer_is_bounded_by_its_own_rates() -> None:
     """Of four neurons and two samples: one pruned, one always dead, one dead for the first sample."""
     rates = rates_of(torch.tensor([2, 2, 1, 0]), torch.tensor([True, False, False, False]), samples=2)
     assert (rates.static, rates.dynamic, rates.peak) == (0.25, 0.375, 1.0)
@@ -73,7 +73,7 @@ def test_the_bound_of_a_measured_layer() -> None:
     assert layer_bound(rates_without_identity(4, 8, torch.tensor([3]), None)) is None
 
 
-def test_the_constant() -> None:
+def test_the_constant_grows_with_levels_and_with_the_most_dead_neuron() -> None:
     assert ap.capacity_constant(3, 0.0) == pytest.approx(math.log(2))
     assert ap.capacity_constant(1000, 0.9) == pytest.approx(math.log(9990))
     assert ap.capacity_constant(1000, 0.99) > ap.capacity_constant(1000, 0.9)

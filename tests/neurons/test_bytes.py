@@ -10,7 +10,7 @@ SIDES = st.sampled_from([1, 2, 3, 7, 8, 16, 49, 64, 255, 256, 300])
 
 
 @given(st.sampled_from([1, 2, 5]), SIDES, SIDES, st.sampled_from([0.0, 0.5, 1.0]))
-def test_the_middle_axis(a: int, k: int, b: int, share: float) -> None:
+def test_it_is_the_sum_over_the_middle_axis(a: int, k: int, b: int, share: float) -> None:
     ones = (torch.rand(a, k, b) < share).view(torch.uint8)
     assert torch.equal(summed(ones), ones.int().sum(1, dtype=torch.int32))
 

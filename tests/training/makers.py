@@ -81,6 +81,12 @@ def training(**keys: Any) -> Training:
     return Training.read({**BASE, **keys})
 
 
+FULL = training(
+    augment="crop_flip", momentum=0.9, nesterov=True, weight_decay=1e-3, warmup="2it", drops=["2ep"], clip=1.0,
+    label_smoothing=0.1, network={"name": "tests.training.makers:small", "dropout": 0.3},
+)  # fmt: skip
+
+
 def start_of(chosen: Training, seed: int = 0) -> dict[str, Tensor]:
     return chosen.build(num_classes=2, channels=2, seed=seed).state_dict()
 

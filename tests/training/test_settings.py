@@ -1,31 +1,12 @@
 """What decides a training: typed, frozen, and strict about what it is told."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pydantic import ValidationError
 
 import activeprune as ap
-from activeprune.training import DataChoice, Duration, Training
+from activeprune.training import DataChoice, Training
 from activeprune.training.settings import OF_THE_BATCHES, OF_THE_IMAGES, OF_THE_NETWORK
 from tests.training.makers import BASE, training
-
-
-@given(st.integers(0, 10_000), st.sampled_from(["ep", "it"]), st.integers(1, 500))
-def test_a_length_reads_what_it_writes(count: int, unit: str, steps: int) -> None:
-    length = Duration.read(f"{count}{unit}")
-    assert Duration.read(str(length)) == length
-    assert length.steps(steps) == (count * steps if unit == "ep" else count)
-
-
-def test_a_bare_number_counts_epochs() -> None:
-    assert Duration.read(3) == Duration.read("3") == Duration(3, "ep") != Duration(3, "it")
-
-
-@pytest.mark.parametrize("wrong", ["3 epochs", "ep", "-1ep", "1.5ep", 2.5, True, None, "", "3epit"])
-def test_what_is_no_length(wrong: object) -> None:
-    with pytest.raises(ap.InputError, match='such as "80ep" or "500it"'):
-        Duration.read(wrong)
 
 
 def test_names_and_mappings_are_both_understood() -> None:
@@ -106,7 +87,7 @@ def test_bad_input_is_one_line_with_key_value_and_what_is_allowed(keys: dict, me
 
 
 @pytest.mark.parametrize("values", [None, {1: 2}, [("lr", 1)]])
-def test_what_is_no_mapping_of_keys(values: object) -> None:
+def test_what_is_no_mapping_of_keys_is_refused(values: object) -> None:
     with pytest.raises(ap.InputError, match="keys and values are needed"):
         Training.read(values)
 
@@ -120,11 +101,6 @@ def test_channels_and_resolution_of_network_and_data_must_agree() -> None:
         training(network={"name": "resnet8", "in_channels": 7}, data="digits").build(10, channels=1)
     with pytest.raises(ap.InputError, match="resolution = 32, and that of vit_b16 is 64"):
         training(network={"name": "vit_b16", "resolution": 64}, resolution=32).build(10, channels=3)
-
-
-def test_a_length_is_never_negative() -> None:
-    with pytest.raises(ap.InputError, match="a length = -2: at least 0"):
-        Duration(-2)
 
 
 def test_a_missing_key_is_named() -> None:

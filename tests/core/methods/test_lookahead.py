@@ -7,7 +7,7 @@ from torch import Tensor, nn
 import activeprune as ap
 from activeprune.core.evidence import Evidence
 from activeprune.core.randomness import generator
-from tests.core.test_graph import IMAGE, concat_net, depthwise_net, projection_net, skip_net
+from tests.core.graph.makers import IMAGE, concat_net, depthwise_net, projection_net, skip_net
 from tests.helpers import SmallNet, random_masks
 from tests.replay import randomised
 

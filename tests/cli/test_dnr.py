@@ -1,10 +1,5 @@
 """`activeprune dnr`, as a person types it."""
 
-import json
-import os
-import pickle
-import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,25 +8,8 @@ from safetensors.torch import save_file
 
 import activeprune as ap
 from activeprune.cli import main
-from activeprune.training import Training
+from tests.cli.makers import DIGITS, Captured, refused, told, training
 from tests.helpers import random_masks
-
-Captured = pytest.CaptureFixture[str]
-DIGITS = ["dnr", "resnet8", "--data", "digits"]
-
-
-def training(**keys) -> Training:
-    return Training.read({"network": "resnet8", "data": "digits", "lr": 1.0, "epochs": 1, "batch": 128, **keys})
-
-
-@pytest.fixture
-def model() -> torch.nn.Module:
-    return training().build(10, 1, seed=5)
-
-
-def told(arguments: list[str], capsys: Captured) -> dict:
-    assert main([*arguments, "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
 
 
 @pytest.mark.parametrize("suffix", ["safetensors", "pt"])
@@ -122,82 +100,4 @@ def test_what_could_not_be_attributed_is_said(
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(arguments: list[str], says: str, capsys: Captured) -> None:
-    assert main(arguments) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.startswith("activeprune: ")
-    assert says in captured.err
-    assert captured.err.count("\n") == 1
-
-
-def test_a_state_that_does_not_fit_is_told(model: torch.nn.Module, tmp_path: Path, capsys: Captured) -> None:
-    state = model.state_dict()
-    files = {
-        "cut.safetensors": lambda path: path.write_bytes(b"12345"),
-        "cut.pt": lambda path: path.write_bytes(b"PK12345"),
-        "object.pt": lambda path: torch.save({"model": model}, path),
-        "list.pt": lambda path: torch.save([1, 2], path),
-        "less.pt": lambda path: torch.save({k: v for k, v in state.items() if k != "fc.bias"}, path),
-        "more.pt": lambda path: torch.save({**state, "extra": torch.ones(1)}, path),
-        "other.pt": lambda path: torch.save({**state, "fc.bias": torch.ones(3)}, path),
-    }
-    unreadable = "holds no weights that can be read"
-    says = [
-        unreadable, unreadable, unreadable, "holds no state dict",
-        "it has no 'fc.bias'", "which has 'extra'", "'fc.bias' is (3,) there, (10,) here",
-    ]  # fmt: skip
-    for (name, write), message in zip(files.items(), says, strict=True):
-        write(tmp_path / name)
-        assert main([*DIGITS, "--state", str(tmp_path / name)]) == 2
-        error = capsys.readouterr().err
-        assert message in error
-        assert error.count("\n") == 1
-    torch.save({"state_dict": {f"module.{name}": tensor for name, tensor in state.items()}}, tmp_path / "wrapped.pt")
-    assert main([*DIGITS, "--samples", "9", "--batch", "9", "--state", str(tmp_path / "wrapped.pt")]) == 0
-
-
-class Trap:
-    """What a pickle may hold: a call of the attacker's choice."""
-
-    def __init__(self, file: Path) -> None:
-        self.file = file
-
-    def __reduce__(self) -> tuple:
-        return os.mkdir, (str(self.file),)
-
-
-def test_no_file_of_weights_runs_anything_unfolds_or_is_half_believed(
-    model: torch.nn.Module, tmp_path: Path, capsys: Captured
-) -> None:
-    state, bias = model.state_dict(), model.state_dict()["fc.bias"]
-
-    def compressed(path: Path) -> None:
-        torch.save({**state, "fc.bias": torch.zeros(10_000_000)}, tmp_path / "plain.pt")
-        with zipfile.ZipFile(tmp_path / "plain.pt") as plain, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as bomb:
-            for part in plain.infolist():
-                bomb.writestr(part.filename, plain.read(part))
-
-    def changed(value: object) -> Callable[[Path], object]:
-        return lambda path: torch.save({**state, "fc.bias": value}, path)
-
-    files: dict[str, tuple[Callable[[Path], object], str]] = {
-        "trap.pt": (changed(Trap(tmp_path / "sprung")), "it asks for posix.mkdir, which no weights need"),
-        "trap.pkl": (lambda path: path.write_bytes(pickle.dumps(Trap(tmp_path / "sprung"), 2)), "no weights need"),
-        "opcodes.pkl": (lambda path: path.write_bytes(b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n)R."), "no weights"),
-        "bomb.pt": (compressed, "is compressed, and would unfold to 40"),
-        "number.pt": (lambda path: torch.save({1: bias}, path), "holds no state dict"),
-        "complex.pt": (changed(bias.to(torch.complex64)), "plain tensors of real numbers by name are needed"),
-        "sparse.pt": (changed(bias.to_sparse()), "plain tensors of real numbers"),
-        "meta.pt": (changed(bias.to("meta")), "plain tensors of real numbers"),
-        "bool.pt": (changed(bias.bool()), "'fc.bias' holds torch.bool where torch.float32 belongs"),
-        "nan.pt": (changed(bias * float("nan")), "'fc.bias' holds values that are no finite numbers"),
-        "half.pt": (changed(torch.full((10,), float("inf"), dtype=torch.bfloat16)), "no finite numbers"),
-    }
-    for name, (write, message) in files.items():
-        write(tmp_path / name)
-        assert main([*DIGITS, "--state", str(tmp_path / name)]) == 2, name
-        error = capsys.readouterr().err
-        assert message in error
-        assert error.count("\n") == 1
-        assert "weights_only" not in error  # torch advises to run what is in the file
-    assert not (tmp_path / "sprung").exists()
+    assert says in refused(arguments, capsys)

@@ -1,0 +1,21 @@
+"""`activeprune bench train`."""
+
+import pytest
+
+from activeprune.bench import train as bench_train
+from tests.cli.makers import Captured, told
+
+
+def test_networks_at_once_are_compared_with_a_plain_loop_in_bf16(
+    capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a few images, so that the numbers mean nothing but the path is the real one."""
+    monkeypatch.setattr(bench_train, "FEWER", 120)
+    small = ["--network", "resnet8", "--batch", "30", "--replicas", "2", "--device", "cpu"]
+    rows = told(["bench", "train", *small], capsys)["rows"]
+    assert [(row["engine"], row["precision"], row["replicas"]) for row in rows] == [
+        ("eager", "fp32", 1), ("eager", "bf16", 1), ("eager", "bf16", 2),
+    ]  # fmt: skip
+    fp32, bf16, both = (row["images_per_second"] for row in rows)
+    assert [row["times_eager"] for row in rows] == [None, bf16 / fp32, both / bf16]
+    assert all(0 < row["evaluation"] < 1 for row in rows)

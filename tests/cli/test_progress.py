@@ -1,0 +1,19 @@
+"""What a run says while it runs."""
+
+from pathlib import Path
+
+from activeprune.cli import main
+from tests.cli.makers import SMALL, Captured
+
+
+def test_progress_in_a_log_is_one_line_an_epoch(tmp_path: Path, capsys: Captured) -> None:
+    arguments = [argument for argument in SMALL if argument != "--quiet"]
+    assert main(["run", "smoke", "--out", str(tmp_path / "run"), *arguments, "--csv", "--tensorboard"]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "5 steps to do"
+    assert sum(" epoch 1/1 loss " in line for line in lines) == 3
+    assert lines[-2].endswith("0 left")
+    assert lines[-1] == f"results are in {tmp_path / 'run'}: activeprune report {tmp_path / 'run'} prints them again"
+    assert any("train after cycle 1, λ 80.0%" in line for line in lines)
+    assert len((tmp_path / "run" / "rows.csv").read_text().splitlines()) == 5
+    assert len(list((tmp_path / "run" / "tensorboard").glob("*/events*"))) == 3
