@@ -8,7 +8,8 @@ from math import exp, sin
 from typing import Any
 
 from activeprune.experiment.reading import read_study
-from activeprune.report.gathering import Gathered, Reported, Work
+from activeprune.report.gathering import Gathered
+from activeprune.report.trainings import Reported, Work
 
 WEIGHTS = (
     "conv.weight",

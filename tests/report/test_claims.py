@@ -31,7 +31,7 @@ def test_nothing_was_run_and_nothing_is_claimed() -> None:
     assert {claim.status for claim in claims([])} == {"not run"}
     empty = made("table1", {}, **LAST)
     assert {claim.status for claim in claims([empty])} == {"not run", "fails"}  # trainings are counted in the plan
-    assert len(claims_table([empty]).rows) == len(checks())
+    assert len(claims_table(claims([empty])).rows) == len(checks())
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_the_text_agrees_with_the_papers_own_tables() -> None:
 def test_several_runs_of_one_experiment_are_named() -> None:
     values = {("plain", 13): BASE, ("ap_pro", 13): moved([2.0, 2.1, 2.2])}
     runs = [made("table1", values, name, **LAST) for name in ("first", "second")]
-    texts = [plain(row[2]) for row in claims_table(runs).rows]
+    texts = [plain(row[2]) for row in claims_table(claims(runs), several=True).rows]
     assert [text for text in texts if text.endswith("(second)") and "ap_pro" in text]
 
 

@@ -24,7 +24,7 @@ from activeprune.experiment.reading import read_study
 from activeprune.experiment.runs import Run
 from activeprune.experiment.search import started
 from activeprune.report.figures import FIGURES, caption, rendered
-from activeprune.report.gathering import Gathered, Reported, Work, gathered
+from activeprune.report.gathering import Gathered, gathered
 from activeprune.report.live import LiveReport, Progress, ended_politely
 from activeprune.report.page import PAGE, Live, page, reproduce, write_page
 from activeprune.report.page.along_density import amount_ticks, dead_neurons
@@ -32,8 +32,10 @@ from activeprune.report.page.arrays import Arrays
 from activeprune.report.page.looks import SCHEMES, palette
 from activeprune.report.page.reproduce import reproduction
 from activeprune.report.records import RECORDS
+from activeprune.report.report import Report
+from activeprune.report.trainings import Reported, Work
 
-from .pages import Read, provenance_rows, read
+from .pages import Read, page_of, provenance_rows, read
 from .synthetic import failed, run, training, undone
 
 HERE = Path(reproduce.__file__).parent
@@ -49,7 +51,7 @@ def small() -> Gathered:
 
 @pytest.fixture(scope="module")
 def shown(small: Gathered) -> Read:
-    return read(page([small]))
+    return page_of(small)
 
 
 def test_provenance_has_the_dead_neurons_and_where_the_looks_are(small: Gathered, shown: Read) -> None:
@@ -61,7 +63,7 @@ def test_provenance_has_the_dead_neurons_and_where_the_looks_are(small: Gathered
         assert rows[one.key].accuracy == one.accuracy
     part = probe_part(small.study.probed)
     assert part in [one.text for one in shown.all("code")]
-    bare = read(page([run("table1", lambda one: replace(one, looks=(), after=None), **SMALL)]))
+    bare = page_of(run("table1", lambda one: replace(one, looks=(), after=None), **SMALL))
     assert part not in [one.text for one in bare.all("code")]
     assert not any("dead units" in one.text for one in bare.all("th"))
 
@@ -107,7 +109,7 @@ def test_the_printed_figures_keep_their_letters(small: Gathered, shown: Read) ->
 
 
 def test_the_page_is_the_same_twice(small: Gathered) -> None:
-    assert page([small]) == page([small])
+    assert page(Report([small])) == page(Report([small]))
 
 
 def test_25_cycles_of_6_variants_and_5_seeds_are_well_under_5_megabytes() -> None:
@@ -116,7 +118,7 @@ def test_25_cycles_of_6_variants_and_5_seeds_are_well_under_5_megabytes() -> Non
     assert len(long.trainings) == 6 * 26 * 5
     keys = [md5(bytes([number % 256, number // 256])).hexdigest() for number in range(250)]
     behind = tuple(Work(key, (variant,), 61.5) for variant in SIX for key in keys)  # as many as there would be
-    assert len(page([replace(long, work=behind)]).encode()) < 4e6
+    assert len(page(Report([replace(long, work=behind)])).encode()) < 4e6
 
 
 def as_stored(one: Reported) -> Reported:
@@ -129,7 +131,7 @@ def as_stored(one: Reported) -> Reported:
 
 
 def test_the_page_says_who_computed_it_when_and_with_what() -> None:
-    shown = read(page([run("table1", as_stored, **SMALL)]))
+    shown = page_of(run("table1", as_stored, **SMALL))
     facts = shown.all("dl")[0].text
     for said in ("captured, 5 networks at once", "activeprune 0.1.0", "Python 3.11.7", "2026-11-16 01:30:46 UTC"):
         assert said in facts
@@ -147,7 +149,7 @@ def test_deviations_are_rounded_to_three_digits_that_are_right() -> None:
 
 
 def test_a_curve_of_one_seed_has_no_deviation() -> None:
-    (told,) = read(page([run("table1", **{**SMALL, "seeds": 1})], images=False)).payload["runs"]
+    (told,) = page_of(run("table1", **{**SMALL, "seeds": 1}), images=False).payload["runs"]
     columns = told["tables"]["training loss/ap_pro"]["2"]
     std, seeds = (np.frombuffer(b64decode(told["arrays"][columns[name]]), "<f4") for name in ("std", "seeds"))
     assert np.isnan(std).all()
@@ -164,7 +166,7 @@ def test_titles_layers_and_failures_are_text_and_nothing_else() -> None:
         )
 
     hostile = replace(run("table1", spoilt, **SMALL), title=HOSTILE, machines=(HOSTILE,), imports=(HOSTILE,))
-    shown = read(page([hostile, hostile]))
+    shown = page_of(hostile, hostile)
     assert not any((one.attributes.get("src") or "data:")[:5] != "data:" for one in shown.elements)
     assert not any(name.startswith("on") for one in shown.elements for name in one.attributes)
     assert len(shown.all("script")) == 3
@@ -217,21 +219,21 @@ def test_a_half_finished_run_says_how_much_is_there() -> None:
     def half(one: Reported) -> Reported:
         return failed(one) if (one.cycle, one.seed) == (1, 1) else undone(one) if one.cycle == 2 else one
 
-    shown = read(page([run("table1", half, **SMALL)]))
+    shown = page_of(run("table1", half, **SMALL))
     about = next(one.text for one in shown.all("p") if one.attributes.get("class") == "about")
     assert about.endswith("6 of 12 reported trainings done, 2 failed")
     assert any("failed: ap_pro cycle 1 seed 1" in one.text for one in shown.all("li"))
 
 
 def test_an_empty_run_is_a_page_without_figures() -> None:
-    shown = read(page([run("table1", undone, **SMALL)]))
+    shown = page_of(run("table1", undone, **SMALL))
     assert not shown.all("figure")
     assert "0 of 12 reported trainings done" in shown.all("main")[0].text
 
 
 def test_several_runs_have_a_table_of_contents() -> None:
     two = [run("table1", **SMALL), run("table1", method="lamp", chain="rewind", **SMALL)]
-    shown = read(page(two))
+    shown = page_of(*two)
     runs = next(one for one in shown.all("nav") if one.attributes.get("aria-label") == "Runs")
     assert "lamp, chain rewind" in runs.text
     assert "global_magnitude, chain reinit" in runs.text
@@ -281,7 +283,7 @@ def test_a_study_far_from_all_others_is_a_file() -> None:
     made = reproduction(read_study("smoke", far), "far", ["my.module"])
     assert made.commands[0] == "activeprune --import my.module run far.yaml --out runs/far"
     assert "lr: 0.5" in made.file
-    shown = read(page([replace(run("smoke", **far), title="my far run")], images=False))
+    shown = page_of(replace(run("smoke", **far), title="my far run"), images=False)
     (link,) = (one for one in shown.all("a") if one.attributes.get("class") == "yaml")
     assert link.attributes["download"] == "my far run.yaml"
     assert any("activeprune run 'my far run.yaml' --out 'runs/my far run'" in one.text for one in shown.all("code"))
@@ -289,7 +291,7 @@ def test_a_study_far_from_all_others_is_a_file() -> None:
 
 def test_several_runs_have_a_command_for_their_report() -> None:
     one, other = run("table1", undone, **SMALL), replace(run("table1", undone, **SMALL), imports=("my.module",))
-    shown = read(page([one, replace(other, title="other")]))
+    shown = page_of(one, replace(other, title="other"))
     said = "activeprune --import my.module report runs/table1 runs/other --out runs/together"
     assert said in [code.text for code in shown.all("code")]
 
@@ -316,19 +318,19 @@ def test_the_caption_says_where_published_points_stand(shown: Read) -> None:
     said = [one.text for one in shown.all("figcaption") if "stand to the right of their λ" in one.text]
     assert len(said) == 1
     assert said[0].startswith(caption("accuracy"))
-    unpublished = read(page([run("smoke", **SMALL)], images=False))
+    unpublished = page_of(run("smoke", **SMALL), images=False)
     assert not any("Published" in one.text for one in unpublished.all("figcaption"))
 
 
 def test_names_of_variants_are_told_in_words() -> None:
-    shown = read(page([run("table1", undone, **{**SMALL, "variants": SIX})], images=False))
+    shown = page_of(run("table1", undone, **{**SMALL, "variants": SIX}), images=False)
     (said,) = (one.text for one in shown.all("p") if one.attributes.get("class") == "notes names")
     assert said.startswith("plain_rewind is plain, rewound; ap_lite is AP-Lite; ap_pro is AP-Pro;")
     assert "no_rewind is AP-Lite, not rewound" in said
 
 
 def test_a_long_table_says_how_many_rows_it_has() -> None:
-    shown = read(page([run("table1", undone, seeds=2)]))
+    shown = page_of(run("table1", undone, seeds=2))
     said = [one.text for one in shown.all("p") if one.attributes.get("class") == "more notes"]
     assert "32 rows" in said
 
@@ -338,7 +340,7 @@ def test_a_name_that_says_it_all_needs_no_changes() -> None:
 
 
 def test_a_live_page_says_when_it_was_written_and_a_last_one_does_not(small: Gathered, shown: Read) -> None:
-    live = read(page([small], live=Live("12:34:56", 7)))
+    live = page_of(small, live=Live("12:34:56", 7))
     assert live.payload["live"] == 7
     assert any("Updated 12:34:56" in one.text for one in live.all("p"))
     assert "refresh" in {one.attributes["http-equiv"] for one in live.having("http-equiv")}
@@ -441,7 +443,7 @@ def test_report_writes_the_page_and_names_it_last(finished: Path, capsys, monkey
     assert capsys.readouterr().err.splitlines()[-1] == f"the page is {finished / PAGE}"
     assert opened == [(finished / PAGE).as_uri()]
     first = (finished / PAGE).read_bytes()
-    assert write_page([gathered(Run.opened(finished))], finished).read_bytes() == first
+    assert write_page(Report([gathered(Run.opened(finished))]), finished).read_bytes() == first
     (finished / PAGE).unlink()
     assert main(["report", str(finished), "--no-figures", "--no-page"]) == 0
     assert not (finished / PAGE).exists()
@@ -449,7 +451,7 @@ def test_report_writes_the_page_and_names_it_last(finished: Path, capsys, monkey
 
 def test_the_page_has_the_keys_and_accuracies_of_the_store(finished: Path) -> None:
     opened = Run.opened(finished)
-    shown = read(page([gathered(opened)]))
+    shown = page_of(gathered(opened))
     told = {(row.key, row.accuracy) for row in provenance_rows(shown)}
     assert told == {(row["key"], row["accuracy"]) for row in opened.rows()}
     masks = {cell.masks.key for cell in opened.plan.cells if cell.masks is not None}
@@ -550,6 +552,6 @@ def test_rates_that_are_all_0_lie_on_the_lower_edge() -> None:
 
 def test_a_training_without_looks_or_layers_does_without_their_figures() -> None:
     bare = run("table1", lambda one: replace(training(one.variant, one.cycle, one.seed), looks=(), layers={}), **SMALL)
-    heads = [one.text for one in read(page([bare])).all("h4")]
+    heads = [one.text for one in page_of(bare).all("h4")]
     assert "Dead neurons in training" not in heads
     assert "Accuracy along density" in heads

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from .gathering import Work
+from .trainings import Work
 
 PAUSE = 600.0  # seconds without any training: what comes then is another sitting
 

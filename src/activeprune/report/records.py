@@ -17,7 +17,8 @@ from ..experiment.files import explained, write_bytes
 from ..experiment.findings import how_failed
 from ..experiment.own import asked_for
 from ..experiment.reading import parsed, written
-from .gathering import Gathered, Reported, Work
+from .gathering import Gathered
+from .trainings import Reported, Work
 
 RECORDS = "records.json.gz"
 FORMAT = 2  # the first had sums instead of the work behind them

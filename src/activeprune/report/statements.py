@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any, Literal
 
 from .cells import number_cell
-from .comparisons import by_seed, comparisons
+from .comparisons import by_seed
 from .gathering import Gathered
 from .layout import Cell, Origin, cell, plain
 from .paper import published
@@ -193,7 +193,7 @@ def no_more_trainings(runs: Sequence[Gathered]) -> list[Finding]:
 
 def _compared(first: Where, second: Where) -> Paired | None:
     (run, variant, cycle), (_, against, _) = first, second
-    found = (one for one in comparisons(run) if (one.variant, one.against, one.cycle) == (variant, against, cycle))
+    found = (one for one in run.comparisons if (one.variant, one.against, one.cycle) == (variant, against, cycle))
     return next((one.paired for one in found), None)
 
 

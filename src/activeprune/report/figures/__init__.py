@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import cached_property
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal
 
+from matplotlib.collections import Collection, QuadMesh
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
@@ -43,11 +45,43 @@ def caption(name: str) -> str:
     return summary_of(FIGURES[name])
 
 
-def drawn(gathered: Gathered) -> Iterator[tuple[str, Figure]]:
-    """Name and figure of all that the run has something for."""
-    for name, draw in FIGURES.items():
-        if (figure := draw(gathered)) is not None:
-            yield name, figure
+class Printed:
+    """The figures of a run, each drawn once and rendered once as SVG: for a file of its own, and for the page."""
+
+    def __init__(self, run: Gathered) -> None:
+        self.run = run
+        self._svgs: dict[str, bytes] = {}
+
+    @cached_property
+    def figures(self) -> dict[str, Figure]:
+        """All that the run has something for, by name."""
+        return {name: figure for name, draw in FIGURES.items() if (figure := draw(self.run)) is not None}
+
+    def file(self, name: str, form: Format) -> bytes:
+        """A figure as a file."""
+        if form != "svg":
+            return rendered(self.figures[name], form)
+        if name not in self._svgs:
+            self._svgs[name] = rendered(self.figures[name], form)
+        return self._svgs[name]
+
+    def small_svg(self, name: str) -> bytes:
+        """A figure as SVG, with maps of many cells as pixels."""
+        figure = self.figures[name]
+        maps = {part: part.get_rasterized() for axes in figure.axes for part in axes.collections if _is_map(part)}
+        if not maps:
+            return self.file(name, "svg")
+        for part in maps:
+            part.set_rasterized(True)
+        try:
+            return rendered(figure, "svg")
+        finally:
+            for part, before in maps.items():
+                part.set_rasterized(before)
+
+
+def _is_map(part: Collection) -> bool:
+    return isinstance(part, QuadMesh)
 
 
 @styled()
@@ -71,13 +105,13 @@ def _laid_out(figure: Figure) -> None:
         figure.set_layout_engine(None)
 
 
-def write_figures(gathered: Gathered, folder: Path) -> list[Path]:
+def write_figures(printed: Printed, folder: Path) -> list[Path]:
     """Writes NAME.svg, NAME.pdf and NAME.png of every figure that the run has something for; older ones go."""
     written = []
-    for name, figure in drawn(gathered):
+    for name in printed.figures:
         for form in NO_DATE:
             path = folder / f"{name}.{form}"
-            write_bytes(path, rendered(figure, form))
+            write_bytes(path, printed.file(name, form))
             written.append(path)
     for path in {folder / f"{name}.{form}" for name in FIGURES for form in NO_DATE}.difference(written):
         path.unlink(missing_ok=True)

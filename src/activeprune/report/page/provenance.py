@@ -9,8 +9,9 @@ from itertools import product
 from typing import Any
 
 from ...experiment.findings import GRANULARITIES, PARTS
-from ..gathering import Gathered, Reported
+from ..gathering import Gathered
 from ..looks import LOOKS
+from ..trainings import Reported
 from ..wording import NONE, counted, duration, percent
 
 TORCH = re.compile(r", torch (\S+)$")
