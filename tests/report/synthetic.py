@@ -80,7 +80,7 @@ def training(variant: str, cycle: int, seed: int, epochs: int = 100) -> Reported
         ),
         before=rates(variant, cycle, seed, at_start=True),
         after=after,
-        looks=tuple(
+        probes=tuple(
             {
                 "step": 352 * epoch,
                 **{of: {"static": 0.0, "dynamic": after[of]["dynamic"] * (1.3 - 0.3 * epoch / epochs), "layers": {}}

@@ -54,7 +54,7 @@ STATES: dict[str, Gathered] = {
     ),
     "extreme": synthetic.run("table1", lambda t: extreme(t)),
     "one-seed": synthetic.run("table1", seeds=1),
-    "not-measured": synthetic.run("table1", lambda t: replace(t, before=None, after=None, looks=())),
+    "not-measured": synthetic.run("table1", lambda t: replace(t, before=None, after=None, probes=())),
     "half-finished": synthetic.run("table1", lambda t: synthetic.undone(t) if t.seed > 1 or t.cycle > 5 else t),
     "failed": synthetic.run("table1", lambda t: synthetic.failed(t) if (t.cycle + t.seed) % 3 == 0 else t),
     "all-failed": synthetic.run("table1", synthetic.failed),
@@ -197,7 +197,7 @@ def test_rates_during_training_by_epoch_for_several_densities() -> None:
     assert labels == ["λ = 100 %", "λ = 41 %", "λ = 26 %", "λ = 13 %", "λ = 5.5 %"]
     own = lines(figure.axes[-1])  # ap_pro
     assert [x for x, _ in own[0]] == pytest.approx([*range(0, 101, 2)])
-    seen = over_seeds("ap_pro", 13, lambda t: 100 * t.looks[-1]["unit"]["dynamic"])
+    seen = over_seeds("ap_pro", 13, lambda t: 100 * t.probes[-1]["unit"]["dynamic"])
     assert own[-1][-1][1] == pytest.approx(mean(seen))
 
 

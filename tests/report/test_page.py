@@ -29,8 +29,8 @@ from activeprune.report.live import LiveReport, Progress, ended_politely
 from activeprune.report.page import PAGE, Live, page, reproduce, write_page
 from activeprune.report.page.along_density import amount_ticks, dead_neurons
 from activeprune.report.page.arrays import Arrays
-from activeprune.report.page.looks import SCHEMES, palette
 from activeprune.report.page.reproduce import reproduction
+from activeprune.report.page.swatches import SCHEMES, palette
 from activeprune.report.records import RECORDS
 from activeprune.report.report import Report
 from activeprune.report.trainings import Reported, Work
@@ -54,7 +54,7 @@ def shown(small: Gathered) -> Read:
     return page_of(small)
 
 
-def test_provenance_has_the_dead_neurons_and_where_the_looks_are(small: Gathered, shown: Read) -> None:
+def test_provenance_has_the_dead_neurons_and_where_the_probes_are(small: Gathered, shown: Read) -> None:
     rows = {row.key: row for row in provenance_rows(shown)}
     for one in small.trainings:
         kinds = [(of, what) for of in ("unit", "channel") for what in ("dynamic", "static")]
@@ -63,7 +63,7 @@ def test_provenance_has_the_dead_neurons_and_where_the_looks_are(small: Gathered
         assert rows[one.key].accuracy == one.accuracy
     part = probe_part(small.study.probed)
     assert part in [one.text for one in shown.all("code")]
-    bare = page_of(run("table1", lambda one: replace(one, looks=(), after=None), **SMALL))
+    bare = page_of(run("table1", lambda one: replace(one, probes=(), after=None), **SMALL))
     assert part not in [one.text for one in bare.all("code")]
     assert not any("dead units" in one.text for one in bare.all("th"))
 
@@ -550,8 +550,8 @@ def test_rates_that_are_all_0_lie_on_the_lower_edge() -> None:
     assert isinstance(dynamic.plot.y_range, DataRange1d)
 
 
-def test_a_training_without_looks_or_layers_does_without_their_figures() -> None:
-    bare = run("table1", lambda one: replace(training(one.variant, one.cycle, one.seed), looks=(), layers={}), **SMALL)
+def test_a_training_without_probes_or_layers_does_without_their_figures() -> None:
+    bare = run("table1", lambda one: replace(training(one.variant, one.cycle, one.seed), probes=(), layers={}), **SMALL)
     heads = [one.text for one in page_of(bare).all("h4")]
     assert "Dead neurons in training" not in heads
     assert "Accuracy along density" in heads

@@ -94,7 +94,7 @@ def _training(cell: Cell, plan: Plan, store: Store) -> Reported:
         epochs=tuple(record.get("epochs", ())),
         before=_measured(cell.before, store),
         after=_measured(cell.after, store),
-        looks=_looks(cell.training, plan, store),
+        probes=_probes(cell.training, plan, store),
         layers={} if cell.masks is None else _densities(cell.masks.key, store),
         provenance=_told(store, cell.training.key),
         keys={
@@ -111,7 +111,7 @@ def _measured(step: Measure | None, store: Store) -> Rates | None:
     return None if step is None else record_of(store, step.key)
 
 
-def _looks(training: Train, plan: Plan, store: Store) -> tuple[Mapping[str, Any], ...]:
+def _probes(training: Train, plan: Plan, store: Store) -> tuple[Mapping[str, Any], ...]:
     every = plan.probed.get(training.key)
     content = None if every is None else _part(store, training.key, probe_part(every))
     probed = [] if content is None else json.loads(content)["probed"]
@@ -119,7 +119,7 @@ def _looks(training: Train, plan: Plan, store: Store) -> tuple[Mapping[str, Any]
 
 
 def _in_all(seen: Mapping[str, Any]) -> dict[str, Any]:
-    """What was seen of the whole network; its layers, at every look, would be most of a report."""
+    """What was seen of the whole network; its layers, at every probe, would be most of a report."""
     rates = {of: {what: seen[of][what] for what in PARTS} for of in GRANULARITIES}
     return {"step": seen["step"], **rates}
 

@@ -19,7 +19,7 @@ class Pack:
     images: int  # in training, of all of them
     began: float
     ended: float
-    in_steps: float  # seconds; the rest is evaluation, looks, and what was measured beside it
+    in_steps: float  # seconds; the rest is evaluation, probes, and what was measured beside it
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,7 @@ def dead(of: str, what: str) -> Value:
 
 def dead_in_training(of: str, what: str) -> Track:
     """The dead-neuron rates that were seen during a training, by epoch."""
-    return lambda training: {look["step"] / _steps_per_epoch(training): look[of][what] for look in training.looks}
+    return lambda training: {probe["step"] / _steps_per_epoch(training): probe[of][what] for probe in training.probes}
 
 
 def by_epoch(what: str) -> Track:

@@ -21,7 +21,7 @@ class Reported:
     """A training that a table reports, and all that is known of it.
 
     Accuracies are fractions. `accuracy` is None where it is missing or where the training failed; then `failure` says
-    how. `before` and `after` are dead-neuron rates where it started and where it ended, `looks` those on the way.
+    how. `before` and `after` are dead-neuron rates where it started and where it ended, `probes` those on the way.
     `layers` is the density of each pruned layer.
     """
 
@@ -36,7 +36,7 @@ class Reported:
     epochs: tuple[Mapping[str, Any], ...] = ()
     before: Rates | None = None
     after: Rates | None = None
-    looks: tuple[Mapping[str, Any], ...] = ()
+    probes: tuple[Mapping[str, Any], ...] = ()
     layers: Mapping[str, float] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
     keys: Mapping[str, str] = field(default_factory=dict)  # of its masks and of what was measured of it

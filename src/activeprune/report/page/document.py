@@ -27,9 +27,9 @@ from ..tables import about
 from ..wording import counted, duration
 from .arrays import Arrays
 from .figures import ALONG_DENSITY, ALONG_TIME, OF_LAYERS, drawn
-from .looks import SCHEMES, palette, swatch
 from .provenance import DEAD, anchor, behind, dates, engines, machines, provenance, versions
 from .reproduce import reproduced_together, reproduction, run_folder
+from .swatches import SCHEMES, palette, swatch
 from .tables import linked, shown
 
 HERE = Path(__file__).parent
@@ -106,7 +106,7 @@ def _run(run: Gathered, number: int, printed: Printed | None) -> tuple[dict[str,
         "dead": [head for head, *_ in DEAD] if any(t.after is not None for t in run.trainings) else [],
         "behind": behind(run, number),
         "all": anchor(number),
-        "looks": _looks(run),
+        "probes": _probes(run),
         "machines": machines(run),
         "trainings": len(run.trainings),
         "reproduction": reproduction(run.study, run_folder(run.title), run.imports),
@@ -115,10 +115,10 @@ def _run(run: Gathered, number: int, printed: Printed | None) -> tuple[dict[str,
     return told, {"id": f"run-{number}", "plots": plots + maps, **arrays.as_dict()}
 
 
-def _looks(run: Gathered) -> str | None:
+def _probes(run: Gathered) -> str | None:
     """The part of the store that has them, where there are any."""
     every = run.study.probed
-    return probe_part(every) if every is not None and any(training.looks for training in run.trainings) else None
+    return probe_part(every) if every is not None and any(training.probes for training in run.trainings) else None
 
 
 def _names(run: Gathered) -> str:
