@@ -28,6 +28,7 @@ BETTER = {
     "solo": -0.02,
     "no_rewind": -0.01,
 }
+SMALL = {"cycles": 2, "report_cycles": [1, 2], "seeds": 2, "variants": ["plain", "ap_pro"]}  # of a study, to be quick
 
 
 def accuracy(variant: str, cycle: int, seed: int) -> float:

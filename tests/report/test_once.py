@@ -10,9 +10,7 @@ from activeprune.report import gathering, report
 from activeprune.report.report import Report
 from activeprune.report.writing import draw_figures, draw_page, write_tables
 
-from .synthetic import run
-
-SMALL = {"cycles": 2, "report_cycles": [1, 2], "seeds": 2, "variants": ["plain", "ap_pro"]}
+from .synthetic import SMALL, run
 
 
 def test_nothing_is_worked_out_twice(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
