@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal
 
-from matplotlib.collections import Collection, QuadMesh
+from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
@@ -46,42 +45,36 @@ def caption(name: str) -> str:
 
 
 class Printed:
-    """The figures of a run, each drawn once and rendered once as SVG: for a file of its own, and for the page."""
+    """The figures of a run, each drawn once for its files and for the page; of a grid there are too many to keep them,
+    so that what the page needs is kept as SVG.
+    """
 
     def __init__(self, run: Gathered) -> None:
         self.run = run
-        self._svgs: dict[str, bytes] = {}
+        self._small: dict[str, bytes | None] = {}
 
-    @cached_property
-    def figures(self) -> dict[str, Figure]:
-        """All that the run has something for, by name."""
-        return {name: figure for name, draw in FIGURES.items() if (figure := draw(self.run)) is not None}
+    def files(self, name: str) -> dict[Format, bytes]:
+        """A figure in every format; none where the run has nothing for it."""
+        if (figure := FIGURES[name](self.run)) is None:
+            return {}
+        files = {form: rendered(figure, form) for form in NO_DATE}
+        self._small[name] = _small(figure, files["svg"])
+        return files
 
-    def file(self, name: str, form: Format) -> bytes:
-        """A figure as a file."""
-        if form != "svg":
-            return rendered(self.figures[name], form)
-        if name not in self._svgs:
-            self._svgs[name] = rendered(self.figures[name], form)
-        return self._svgs[name]
-
-    def small_svg(self, name: str) -> bytes:
-        """A figure as SVG, with maps of many cells as pixels."""
-        figure = self.figures[name]
-        maps = {part: part.get_rasterized() for axes in figure.axes for part in axes.collections if _is_map(part)}
-        if not maps:
-            return self.file(name, "svg")
-        for part in maps:
-            part.set_rasterized(True)
-        try:
-            return rendered(figure, "svg")
-        finally:
-            for part, before in maps.items():
-                part.set_rasterized(before)
+    def small_svg(self, name: str) -> bytes | None:
+        """A figure as SVG, with maps of many cells as pixels; None where the run has nothing for it."""
+        if name not in self._small:
+            figure = FIGURES[name](self.run)
+            self._small[name] = None if figure is None else _small(figure)
+        return self._small[name]
 
 
-def _is_map(part: Collection) -> bool:
-    return isinstance(part, QuadMesh)
+def _small(figure: Figure, known: bytes | None = None) -> bytes:
+    """`known` is the figure as SVG, which will do where there is no map."""
+    maps = [part for axes in figure.axes for part in axes.collections if isinstance(part, QuadMesh)]
+    for part in maps:
+        part.set_rasterized(True)
+    return rendered(figure, "svg") if maps or known is None else known
 
 
 @styled()
@@ -108,10 +101,10 @@ def _laid_out(figure: Figure) -> None:
 def write_figures(printed: Printed, folder: Path) -> list[Path]:
     """Writes NAME.svg, NAME.pdf and NAME.png of every figure that the run has something for; older ones go."""
     written = []
-    for name in printed.figures:
-        for form in NO_DATE:
+    for name in FIGURES:
+        for form, content in printed.files(name).items():
             path = folder / f"{name}.{form}"
-            write_bytes(path, printed.file(name, form))
+            write_bytes(path, content)
             written.append(path)
     for path in {folder / f"{name}.{form}" for name in FIGURES for form in NO_DATE}.difference(written):
         path.unlink(missing_ok=True)

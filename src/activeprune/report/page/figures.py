@@ -106,9 +106,8 @@ def _has_published(panels: list[Panel]) -> bool:
 
 def _image(printed: Printed | None, name: str) -> Markup | None:
     """The printed figure as a data URI."""
-    if printed is None or name not in printed.figures:
-        return None
-    return data_uri(shrunk(printed.small_svg(name).decode()))
+    svg = None if printed is None or name not in FIGURES else printed.small_svg(name)
+    return None if svg is None else data_uri(shrunk(svg.decode()))
 
 
 def shrunk(svg: str) -> str:
