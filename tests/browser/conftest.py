@@ -16,6 +16,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from activeprune.cli import main
 from activeprune.report.gathering import Gathered
 from activeprune.report.page import write_page
+from activeprune.report.report import Report
 
 ROOT = Path(__file__).parents[2]
 SCREENSHOTS = ROOT / "build" / "screenshots"
@@ -111,7 +112,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     def write(*runs: Gathered, **options: Any) -> Path:
-        return write_page(runs, tmp_path_factory.mktemp("page"), **options)
+        return write_page(Report(runs), tmp_path_factory.mktemp("page"), **options)
 
     return write
 

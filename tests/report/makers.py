@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from activeprune.experiment.plan.reading import read_study
-from activeprune.report.gathering import Gathered, Reported, Work
+from activeprune.report.gathering import Gathered
+from activeprune.report.trainings import Reported, Work
 
 Values = Mapping[tuple[str, int], Sequence[float | str | None]]  # of a variant and cycle, by seed; in per cent
 

@@ -10,6 +10,10 @@ from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from typing import Any
 
+from activeprune.report.gathering import Gathered
+from activeprune.report.page import page
+from activeprune.report.report import Report
+
 VOID = {"meta", "link", "img", "input", "br"}
 
 
@@ -82,6 +86,11 @@ def read(text: str) -> Read:
     page.close()
     assert not page.open
     return page
+
+
+def page_of(*runs: Gathered, **options: Any) -> Read:
+    """The page of some runs, read."""
+    return read(page(Report(runs), **options))
 
 
 @dataclass

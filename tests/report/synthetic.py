@@ -8,7 +8,8 @@ from math import exp, sin
 from typing import Any
 
 from activeprune.experiment.plan.reading import read_study
-from activeprune.report.gathering import Gathered, Reported, Work
+from activeprune.report.gathering import Gathered
+from activeprune.report.trainings import Reported, Work
 
 WEIGHTS = (
     "conv.weight",
@@ -27,6 +28,7 @@ BETTER = {
     "solo": -0.02,
     "no_rewind": -0.01,
 }
+SMALL = {"cycles": 2, "report_cycles": [1, 2], "seeds": 2, "variants": ["plain", "ap_pro"]}  # of a study, to be quick
 
 
 def accuracy(variant: str, cycle: int, seed: int) -> float:
@@ -79,7 +81,7 @@ def training(variant: str, cycle: int, seed: int, epochs: int = 100) -> Reported
         ),
         before=rates(variant, cycle, seed, at_start=True),
         after=after,
-        looks=tuple(
+        probes=tuple(
             {
                 "step": 352 * epoch,
                 **{of: {"static": 0.0, "dynamic": after[of]["dynamic"] * (1.3 - 0.3 * epoch / epochs), "layers": {}}

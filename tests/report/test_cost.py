@@ -9,7 +9,7 @@ from torch import nn
 import activeprune as ap
 from activeprune.data import Dataset
 from activeprune.experiment.plan.reading import read_study
-from activeprune.report.cost import Cost, Layer, cost, layers_of, layers_of_study
+from activeprune.report.cost import Cost, LayerCost, cost, layers_of, layers_of_study
 from tests.data.makers import noise
 
 
@@ -49,7 +49,7 @@ def test_resnet50_on_imagenet_is_the_literatures_4_1_billion() -> None:
 
 
 def test_a_layers_density_scales_its_part_alone() -> None:
-    layers = {"a": Layer(100, 4), "b": Layer(10, 7)}
+    layers = {"a": LayerCost(100, 4), "b": LayerCost(10, 7)}
     assert cost(layers, {"a": 0.5}) == Cost(60, 270)
     assert cost(layers, {"a": 0.0, "b": 0.1}) == Cost(1, 7)
 
@@ -70,7 +70,7 @@ def test_grouped_convolutions_and_attention() -> None:
     with torch.device("meta"):
         grouped = nn.Conv2d(8, 8, 3, padding=1, groups=8)
         attention = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
-    assert layers_of(grouped, (8, 5, 5)) == {"weight": Layer(72, 25)}
+    assert layers_of(grouped, (8, 5, 5)) == {"weight": LayerCost(72, 25)}
 
     class Tokens(nn.Module):
         def __init__(self) -> None:

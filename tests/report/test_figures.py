@@ -23,12 +23,14 @@ from activeprune.experiment.plan.study import Variant
 from activeprune.experiment.runs import Run
 from activeprune.experiment.search import started
 from activeprune.report.cost import cost, layers_of_study
-from activeprune.report.figures import FIGURES, caption, drawn, rendered, write_figures
+from activeprune.report.figures import FIGURES, Printed, caption, rendered, write_figures
 from activeprune.report.figures.style import styled
-from activeprune.report.gathering import Gathered, Reported, gathered
+from activeprune.report.gathering import Gathered, gathered
 from activeprune.report.looks import LOOKS
-from activeprune.report.reference import accuracies, aside, dynamic_rates
+from activeprune.report.published import accuracies, dead_rates
+from activeprune.report.reference import aside, points, tables_of
 from activeprune.report.series import some_of
+from activeprune.report.trainings import Reported
 from activeprune.report.wording import per_cent
 
 from . import synthetic
@@ -52,7 +54,7 @@ STATES: dict[str, Gathered] = {
     ),
     "extreme": synthetic.run("table1", lambda t: extreme(t)),
     "one-seed": synthetic.run("table1", seeds=1),
-    "not-measured": synthetic.run("table1", lambda t: replace(t, before=None, after=None, looks=())),
+    "not-measured": synthetic.run("table1", lambda t: replace(t, before=None, after=None, probes=())),
     "half-finished": synthetic.run("table1", lambda t: synthetic.undone(t) if t.seed > 1 or t.cycle > 5 else t),
     "failed": synthetic.run("table1", lambda t: synthetic.failed(t) if (t.cycle + t.seed) % 3 == 0 else t),
     "all-failed": synthetic.run("table1", synthetic.failed),
@@ -154,8 +156,8 @@ def test_a_run_on_its_way_shows_published_points_as_far_as_it_has_come() -> None
 
 def test_a_study_finds_the_table_that_it_is_compared_with() -> None:
     def found(study: str, **changes: Any) -> tuple[str, set[str]]:
-        name, points = accuracies(read_study(study, changes))
-        return name, set(points)
+        own = read_study(study, changes)
+        return tables_of(accuracies(own), own), set(points(accuracies(own), own))
 
     assert found("table2") == ("table 2", {"plain", "ap_lite", "ap_pro"})
     assert found("ablation-resnet20") == ("ablation", {"ap_lite", "solo", "no_rewind"})
@@ -163,8 +165,8 @@ def test_a_study_finds_the_table_that_it_is_compared_with() -> None:
     assert found("table6")[0] == "table 6"
     assert found("demo") == ("", set())
     assert found("table1", method="lamp") == ("", set())
-    assert dynamic_rates(read_study("demo")) == {}
-    rates = dynamic_rates(read_study("dnr-resnet20"))
+    assert dead_rates(read_study("demo")) is None
+    rates = points(dead_rates(study := read_study("dnr-resnet20")), study)
     assert [point.mean for point in rates["plain"]] == pytest.approx([0.077, 0.074, 0.070, 0.067, 0.063, 0.061])
     assert set(rates) == {"plain", "ap_lite"}
 
@@ -195,7 +197,7 @@ def test_rates_during_training_by_epoch_for_several_densities() -> None:
     assert labels == ["λ = 100 %", "λ = 41 %", "λ = 26 %", "λ = 13 %", "λ = 5.5 %"]
     own = lines(figure.axes[-1])  # ap_pro
     assert [x for x, _ in own[0]] == pytest.approx([*range(0, 101, 2)])
-    seen = over_seeds("ap_pro", 13, lambda t: 100 * t.looks[-1]["unit"]["dynamic"])
+    seen = over_seeds("ap_pro", 13, lambda t: 100 * t.probes[-1]["unit"]["dynamic"])
     assert own[-1][-1][1] == pytest.approx(mean(seen))
 
 
@@ -239,7 +241,7 @@ def test_variants_differ_without_colour() -> None:
 def test_files_are_the_same_every_time_in_any_thread_and_under_any_settings(tmp_path: Path) -> None:
     run = synthetic.run("dnr-resnet20", seeds=2)
     with ThreadPoolExecutor(2) as pool:
-        first, second = pool.map(lambda folder: write_figures(run, tmp_path / folder), ("a", "b"))
+        first, second = pool.map(lambda folder: write_figures(Printed(run), tmp_path / folder), ("a", "b"))
     with matplotlib.rc_context({"font.size": 30, "axes.facecolor": "red", "svg.hashsalt": None}):
         third = rendered(figure_of("accuracy", run), "svg")
         assert matplotlib.rcParams["font.size"] == 30
@@ -255,6 +257,15 @@ def test_a_file_does_not_depend_on_what_was_made_of_the_figure_before(name: str)
     first = rendered(figure, "svg")
     assert rendered(figure, "svg") == first
     assert rendered(figure, "png") == rendered(figure_of(name), "png")
+
+
+def test_a_smaller_svg_for_the_page_leaves_the_file_as_it_is() -> None:
+    first = Printed(FULL)
+    for name in ("layers", "accuracy"):
+        files, small = first.files(name), first.small_svg(name)
+        assert files["svg"] == rendered(figure_of(name), "svg")
+        assert (small.count(b"<image") > files["svg"].count(b"<image")) == (name == "layers")
+        assert Printed(FULL).small_svg(name) == small  # whichever is made first
 
 
 def test_formats_are_what_they_say() -> None:
@@ -287,10 +298,11 @@ def test_some_of_many_keep_both_ends() -> None:
 def test_a_real_run(tmp_path: Path) -> None:
     """One that has just been started, and the same when it is done."""
     run = started("smoke", tmp_path / "smoke", changes={"measure": "dnr", "probe_every": "1ep", "variants": "plain"})
-    assert dict(drawn(gathered(run))) == {}
+    assert not any(draw(gathered(run)) for draw in FIGURES.values())
     run.write_study()
     run.go(processes=1)
-    assert {name for name, _ in drawn(gathered(Run.opened(tmp_path / "smoke")))} == set(FIGURES)
+    done = gathered(Run.opened(tmp_path / "smoke"))
+    assert all(draw(done) for draw in FIGURES.values())
 
 
 def test_matplotlib_and_no_pyplot_is_loaded_for_figures_alone() -> None:

@@ -7,9 +7,10 @@ import pytest
 
 from activeprune.experiment.search import started
 from activeprune.report.efforts import packs_table
-from activeprune.report.gathering import Work, gathered
+from activeprune.report.gathering import gathered
 from activeprune.report.layout import plain
 from activeprune.report.packs import PAUSE, packs, sittings
+from activeprune.report.trainings import Work
 from tests.report.makers import made
 
 NOON = datetime(2026, 11, 16, 12, tzinfo=UTC).timestamp()

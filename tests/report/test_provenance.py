@@ -15,11 +15,11 @@ from activeprune.cli import main
 from activeprune.experiment.plan.steps import Step, Train
 from activeprune.experiment.runs import Run
 from activeprune.experiment.store.records import measure_record, train_record
-from activeprune.report.gathering import Gathered, Reported, gathered
-from activeprune.report.page import page
+from activeprune.report.gathering import Gathered, gathered
+from activeprune.report.trainings import Reported
 
 from . import synthetic
-from .pages import Element, Read, Row, provenance_rows, read
+from .pages import Element, Read, Row, page_of, provenance_rows
 from .synthetic import run, undone
 
 NUMBER = re.compile(r"[(<]? ?[+−]?\d|counted: \d")
@@ -85,7 +85,7 @@ def runs() -> list[Gathered]:
 
 @pytest.fixture(scope="module")
 def shown(runs: list[Gathered]) -> Read:
-    return read(page(runs, images=False))
+    return page_of(*runs, images=False)
 
 
 def test_every_number_of_every_table_has_a_link_but_the_papers_own(shown: Read) -> None:
@@ -194,7 +194,7 @@ def signs(differences: list[float]) -> float:
 def test_effort_leads_to_all_trainings_that_are_counted() -> None:
     """Done or not, of the variant alone or of all of them."""
     half = run("table1", lambda one: one if one.cycle < 7 else undone(one), **SMALL)
-    shown = read(page([half], images=False))
+    shown = page_of(half, images=False)
     lines = {}
     for one in numbers(shown):
         if one.table == "effort":
@@ -215,7 +215,7 @@ def test_effort_leads_to_all_trainings_that_are_counted() -> None:
 
 def test_a_density_that_nothing_was_found_of_leads_nowhere() -> None:
     """It is what it will be but for rounding; what is missing leads to the key that it will have."""
-    shown = read(page([run("table1", undone, **SMALL)], images=False))
+    shown = page_of(run("table1", undone, **SMALL), images=False)
     for one in numbers(shown):
         assert bool(one.links) == (one.table == "effort" or one.head in ("seeds", "evidence")), one
     missing = [one for one in shown.all("td") if one.text == "missing" and not is_in_provenance(one)]
@@ -230,7 +230,7 @@ def test_facts_and_figures_and_failures_lead_to_the_provenance(shown: Read) -> N
     for caption in shown.all("figcaption"):
         assert "The trainings" in [one.text for one in caption.all("a")]
     broken = run("table1", lambda one: synthetic.failed(one) if one.seed == 1 else one, **SMALL)
-    (gaps,) = (one for one in read(page([broken], images=False)).all("ul") if one.attributes.get("class") == "gaps")
+    (gaps,) = (one for one in page_of(broken, images=False).all("ul") if one.attributes.get("class") == "gaps")
     links = {link.text.partition(": loss")[0]: link.attributes["href"] for link in gaps.all("a")}
     assert links["failed: ap_pro cycle 13 seed 1"] == "#r1-ap_pro-13"
     assert len(links) == len(VARIANTS) * (1 + len(CYCLES))
@@ -246,7 +246,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def test_the_keys_of_a_real_run_are_those_of_its_store(real: Run) -> None:
-    shown = read(page([gathered(real)], images=False))
+    shown = page_of(gathered(real), images=False)
     for one in numbers(shown):
         variant = one.row.get("variant")
         if one.table == "effort" and variant in real.study.variants:

@@ -11,6 +11,7 @@ from activeprune.experiment.imports import IMPORTS
 from activeprune.report import records
 from activeprune.report.gathering import Gathered
 from activeprune.report.records import RECORDS, read_records, write_records
+from activeprune.report.report import Report
 from activeprune.report.writing import write_tables
 from tests.report.makers import made
 from tests.report.synthetic import failed, run, undone
@@ -32,7 +33,9 @@ def test_what_is_read_is_what_was_written(name: str, tmp_path: Path) -> None:
 def test_tables_from_records_are_those_of_the_run(tmp_path: Path) -> None:
     one = run(seeds=3)
     (again,) = read_records(write_records([one], tmp_path))
-    for mine, theirs in zip(write_tables([one], tmp_path / "a"), write_tables([again], tmp_path / "b"), strict=True):
+    for mine, theirs in zip(
+        write_tables(Report([one]), tmp_path / "a"), write_tables(Report([again]), tmp_path / "b"), strict=True
+    ):
         assert mine.read_bytes() == theirs.read_bytes()
     assert [*again.trainings[-1].layers] == [*one.trainings[-1].layers]  # in their order
 

@@ -17,6 +17,7 @@ from activeprune.report.differences import paired_table
 from activeprune.report.gathering import gathered
 from activeprune.report.rates import dead_table
 from activeprune.report.records import RECORDS
+from activeprune.report.report import Report
 from activeprune.report.writing import FILES, write_tables
 
 SMALL = ["--processes", "1", "--quiet", "--set", "cycles=1"]
@@ -44,7 +45,7 @@ def test_tables_are_written_beside_the_run(finished: Path, capsys: pytest.Captur
 
 def test_the_numbers_are_those_of_the_store(finished: Path) -> None:
     run = Run.opened(finished)
-    write_tables([gathered(run)], finished)
+    write_tables(Report([gathered(run)]), finished)
     with (finished / "tables.csv").open() as file:
         read = list(csv.DictReader(file))
     rows = run.rows()
@@ -144,7 +145,7 @@ def test_a_folder_that_cannot_be_written_is_still_reported(finished: Path, tmp_p
 
 def test_a_report_is_the_same_twice(finished: Path, tmp_path: Path) -> None:
     run = gathered(Run.opened(finished))
-    first, second = (write_tables([run], tmp_path / name) for name in ("a", "b"))
+    first, second = (write_tables(Report([run]), tmp_path / name) for name in ("a", "b"))
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
 
 
@@ -209,12 +210,12 @@ def test_a_run_file_of_other_types_is_refused_in_one_line(finished: Path, tmp_pa
 
 def test_paired_differences_and_rates_are_files_for_programs(finished: Path, tmp_path: Path) -> None:
     run = gathered(Run.opened(finished))
-    write_tables([run], tmp_path)
+    write_tables(Report([run]), tmp_path)
     for name, make in (("paired.csv", paired_table), ("dead_neurons.csv", dead_table)):
         with (tmp_path / name).open() as file:
             read = list(csv.DictReader(file))
         records = make(run).records
         assert [(one["variant"], int(one["cycle"])) for one in read] == [(r["variant"], r["cycle"]) for r in records]
     unmeasured = replace(run, study=run.study.model_copy(update={"measure": ()}))
-    write_tables([unmeasured], tmp_path)
+    write_tables(Report([unmeasured]), tmp_path)
     assert not (tmp_path / "dead_neurons.csv").exists()

@@ -11,16 +11,16 @@ from scipy.stats import ttest_rel
 
 from activeprune.experiment.plan import Plan
 from activeprune.report import student
-from activeprune.report.claims import claims_table
+from activeprune.report.claims import claims, claims_table
 from activeprune.report.comparisons import comparisons
 from activeprune.report.differences import paired_rates_table, paired_table, relative_table
 from activeprune.report.efforts import effort_table
 from activeprune.report.gathering import Gathered
 from activeprune.report.layout import Origin, Piece, Table, cell, csv, latex, markdown, plain
 from activeprune.report.rates import dead_table, start_table
+from activeprune.report.report import Report
 from activeprune.report.sweeps import sweep_tables
 from activeprune.report.tables import accuracy_table, paper_table, section
-from activeprune.report.writing import sections, told_apart
 from tests.report import synthetic
 from tests.report.makers import made
 
@@ -216,7 +216,8 @@ def test_a_sweep_is_one_table_with_q_in_columns() -> None:
 
 
 def every_table(run: Gathered) -> list[Table]:
-    return [table for one in sections([run]) for table in one.tables]
+    whole = Report([run])
+    return [table for one in (*whole.sections, whole.together) for table in one.tables]
 
 
 @pytest.mark.parametrize("values", [VALUES, {}], ids=["run", "empty"])
@@ -257,18 +258,18 @@ def test_bold_pieces_inside_a_cell() -> None:
 
 
 def test_runs_of_one_name_are_told_apart() -> None:
-    runs = told_apart([made("smoke", {}, name) for name in ("a", "b", "a")])
-    assert [run.title for run in runs] == ["a (1)", "b", "a (2)"]
-    assert len(sections(runs)) == 4
-    odd = told_apart([made("smoke", {}, name) for name in ("a", "a (1)", "a", "a (3)")])
-    assert [run.title for run in odd] == ["a (2)", "a (1)", "a (4)", "a (3)"]
+    whole = Report(made("smoke", {}, name) for name in ("a", "b", "a"))
+    assert [run.title for run in whole.runs] == ["a (1)", "b", "a (2)"]
+    assert len(whole.sections) == 3
+    odd = Report(made("smoke", {}, name) for name in ("a", "a (1)", "a", "a (3)"))
+    assert [run.title for run in odd.runs] == ["a (2)", "a (1)", "a (4)", "a (3)"]
 
 
 def test_an_empty_run_has_every_table(run: Gathered) -> None:
     tables = every_table(made("table1", {}, **TWO))
     assert len(tables) == len(every_table(run))
     assert set(text(tables[0])["plain"]) == {"missing"}
-    assert claims_table([]).rows
+    assert claims_table(claims([])).rows
 
 
 def test_columns_of_one_density_are_told_apart_by_cycle() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from activeprune.report.report import Report
 from activeprune.report.writing import write_tables
 from tests.report.makers import made
 
@@ -28,7 +29,8 @@ def test_latex_sets_every_table_within_its_page(tmp_path: Path, cycles: list[int
     values = {(variant, cycle): [80.0 - cycle, 81.5 - cycle, 80.2 - cycle] for variant in VARIANTS for cycle in cycles}
     rates = {cell: [40.0, 39.0, 38.5] for cell in values}
     changes = {"variants": VARIANTS, "cycles": max(cycles), "report_cycles": cycles, "measure": "dnr"}
-    write_tables([made("table1", values, 'a_name & "another" 100 %', rates, **changes)], tmp_path)
+    run = made("table1", values, 'a_name & "another" 100 %', rates, **changes)
+    write_tables(Report([run]), tmp_path)
     (tmp_path / "all.tex").write_text(DOCUMENT)
     for _ in range(2):  # longtable finds its widths in the first run
         command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "all.tex"]

@@ -5,23 +5,26 @@ from __future__ import annotations
 import sys
 import webbrowser
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from ..core.errors import InputError
-from ..report.claims import Claim, claims
-from ..report.comparisons import comparisons, effort_dict
-from ..report.differences import paired_table
+from ..report.claims import Claim
+from ..report.comparisons import effort_dict
 from ..report.gathering import Gathered
+from ..report.layout import Section
 from ..report.live import LiveReport, ended_politely
 from ..report.records import write_records
-from ..report.tables import accuracy_table, section
-from ..report.writing import FIGURES_FOLDER, draw_figures, draw_page, told_apart, write_tables
+from ..report.report import Report
+from ..report.writing import FIGURES_FOLDER, draw_figures, draw_page, write_tables
 from .show import AsJson, print_json, show_table, visible
 from .sources import Given, given
 from .studies import print_results, told
+
+Found = list[tuple[Gathered, Section]]  # runs and their tables
 
 
 def report(
@@ -54,71 +57,70 @@ def report(
         jobs = [one.job for one in sources if one.job is not None]
         show = _show if open_page else None
         with ended_politely():
-            LiveReport(
-                jobs,
-                lambda: told_apart(run for one in sources for run in one.runs()),
-                folder,
-                every,
-                not no_figures,
-                show,
-            ).follow()
+            LiveReport(jobs, lambda: _made(sources)[0], folder, every, not no_figures, show).follow()
         return
-    per_source = [one.runs() for one in sources]
-    read = told_apart(run for runs in per_source for run in runs)
-    named = iter(read)
-    found = [(one, [next(named) for _ in runs]) for one, runs in zip(sources, per_source, strict=True)]
+    made, found = _made(sources)
     if as_json:
-        print_json(_told(found, claims(read)))
+        print_json(_told(found, made.claims))
     else:
-        for one, runs in found:
-            _print(one, runs, several=len(sources) > 1)
-    page = _write(read, folder, out is not None, not no_figures, not no_page)
+        for one, own in found:
+            _print(one, own, several=len(sources) > 1)
+    page = _write(made, folder, out is not None, not no_figures, not no_page)
     if open_page and page is not None:
         _show(page)
 
 
-def _told(found: Sequence[tuple[Given, Sequence[Gathered]]], made: Sequence[Claim]) -> dict[str, Any]:
+def _made(sources: Sequence[Given]) -> tuple[Report, list[tuple[Given, Found]]]:
+    """The report of what is known now, and the part of it that is each source's."""
+    read = [one.runs() for one in sources]
+    made = Report(run for runs in read for run in runs)
+    pairs = zip(made.runs, made.sections, strict=True)
+    return made, [(one, [*islice(pairs, len(runs))]) for one, runs in zip(sources, read, strict=True)]
+
+
+def _told(found: Sequence[tuple[Given, Found]], made: Sequence[Claim]) -> dict[str, Any]:
     """What was found, and what the report adds: of a single source the keys stay where they are."""
     reports = []
     for one, runs in found:
-        own = told(one.job, runs)
-        for study, run in zip(own.get("studies", [own]), runs, strict=True):
-            study.update(_added(run))
+        own = told(one.job, [run for run, _ in runs])
+        for study, (run, section) in zip(own.get("studies", [own]), runs, strict=True):
+            study.update(_added(run, section))
         reports.append(own)
     both = {"claims": [claim.as_dict() for claim in made]}
     return {**reports[0], **both} if len(reports) == 1 else {"reports": reports, **both}
 
 
-def _added(run: Gathered) -> dict[str, Any]:
-    paper = [dict(record) for record in accuracy_table(run).records if record["paper_table"] is not None]
+def _added(run: Gathered, section: Section) -> dict[str, Any]:
+    accuracies = section.table("accuracy")
+    cells = () if accuracies is None else accuracies.records
     return {
         "title": run.title,
-        "paired": [one.as_dict() for one in comparisons(run)],
+        "paired": [one.as_dict() for one in run.comparisons],
         "effort": effort_dict(run),
-        "paper": paper,
+        "paper": [dict(record) for record in cells if record["paper_table"] is not None],
     }
 
 
-def _print(one: Given, runs: Sequence[Gathered], several: bool) -> None:
+def _print(one: Given, found: Found, several: bool) -> None:
     if several:
         print(f"\n{one.out}")
-    print_results(one.job, runs)
-    for run in runs:
-        if (table := paired_table(run)) is not None:
+    print_results(one.job, [run for run, _ in found])
+    for _, section in found:
+        if (table := section.table("paired")) is not None:
             show_table(table)
-        for note in section(run).notes:
+        for note in section.notes:
             print(visible(note.text))
 
 
-def _write(read: Sequence[Gathered], folder: Path | None, asked: bool, figures: bool, page: bool) -> Path | None:
+def _write(made: Report, folder: Path | None, asked: bool, figures: bool, page: bool) -> Path | None:
     """Says where the page is. A folder that cannot be written matters only to who asked for it: all else is printed."""
     if folder is None:
         print("several runs: --out DIR writes their tables, figures and page", file=sys.stderr)
         return None
     try:
-        paths = (*write_tables(read, folder), write_records(read, folder))
-        drawn = draw_figures(read, folder) if figures else []
-        made = draw_page(read, folder) if page else None
+        paths = (*write_tables(made, folder), write_records(made.runs, folder))
+        drawn = draw_figures(made, folder) if figures else []
+        written = draw_page(made, folder) if page else None
     except InputError as error:
         if asked:
             raise
@@ -129,9 +131,9 @@ def _write(read: Sequence[Gathered], folder: Path | None, asked: bool, figures: 
         print(
             f"figures are in {folder / FIGURES_FOLDER}: {', '.join(sorted({p.stem for p in drawn}))}", file=sys.stderr
         )
-    if made is not None:
-        print(f"the page is {made}", file=sys.stderr)
-    return made
+    if written is not None:
+        print(f"the page is {written}", file=sys.stderr)
+    return written
 
 
 def _show(page: Path) -> None:

@@ -116,9 +116,9 @@ def claims(runs: Sequence[Gathered]) -> list[Claim]:
     return [Claim(said["where"], said["says"], corrected[said["where"]]) for said in published()["claims"]]
 
 
-def claims_table(runs: Sequence[Gathered]) -> Table:
-    """One row a statement; a claim of which nothing was run has one row."""
-    made, rows = claims(runs), []
+def claims_table(made: Sequence[Claim], several: bool = False) -> Table:
+    """One row a statement, of `several` runs with the run's name; a claim of which nothing was run has one row."""
+    rows = []
     for claim in made:
         shown = (Finding("all of it"),) if claim.status == "not run" else claim.findings
         whose = (claim.where, claim.says)
@@ -126,7 +126,7 @@ def claims_table(runs: Sequence[Gathered]) -> Table:
             rows.append((*map(cell, (*whose, "all of it")), cell(claim.status, bold=True), cell("")))
             whose = ("", "")
         for one in shown:
-            says = f"{one.says} ({one.run})" if one.run and len(runs) > 1 else one.says
+            says = f"{one.says} ({one.run})" if one.run and several else one.says
             rows.append((*map(cell, (*whose, says)), cell(one.status, bold=len(shown) == 1), one.told))
     return Table(
         name="claims",

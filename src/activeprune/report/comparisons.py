@@ -8,8 +8,8 @@ from statistics import fmean
 from typing import Any
 
 from ..experiment.plan.study import WITHOUT_AP, Study, Variant, rewinds
-from .gathering import Gathered, Reported
 from .statistics import Paired, paired, together
+from .trainings import Reported, Trainings
 
 Value = Callable[[Reported], float | None]
 
@@ -63,7 +63,7 @@ def dead_units(training: Reported) -> float | None:
     return None if training.after is None else float(training.after["unit"]["dynamic"])
 
 
-def comparisons(run: Gathered, value: Value = accuracy) -> list[Comparison]:
+def comparisons(run: Trainings, value: Value = accuracy) -> list[Comparison]:
     """All that a run allows, below λ = 100 %, with Holm's correction for their number."""
     cycles = [cycle for cycle in run.cycles if cycle]
     made = [compared(run, *pair, cycle, value) for pair in pairs(run.study) for cycle in cycles]
@@ -71,7 +71,7 @@ def comparisons(run: Gathered, value: Value = accuracy) -> list[Comparison]:
     return [replace(comparison, paired=found) for comparison, found in zip(made, tested, strict=True)]
 
 
-def compared(run: Gathered, variant: Variant, against: Variant, cycle: int, value: Value) -> Comparison:
+def compared(run: Trainings, variant: Variant, against: Variant, cycle: int, value: Value) -> Comparison:
     """One comparison, by seed."""
     first, second = (by_seed(run, which, cycle, value) for which in (variant, against))
     found = paired(first, second)
@@ -93,12 +93,12 @@ def relative(found: Paired, base: dict[int, float]) -> float | None:
     return found.mean / below
 
 
-def by_seed(run: Gathered, variant: str, cycle: int, value: Value = accuracy) -> dict[int, float]:
+def by_seed(run: Trainings, variant: str, cycle: int, value: Value = accuracy) -> dict[int, float]:
     """Where there is one."""
     return {seed: found for seed, one in run.of(variant, cycle).items() if (found := value(one)) is not None}
 
 
-def effort_dict(run: Gathered) -> dict[str, Any]:
+def effort_dict(run: Trainings) -> dict[str, Any]:
     """Trainings and seconds by variant and in all, for JSON."""
     variants = {variant: asdict(effort) for variant, effort in run.effort.items()}
     return {"variants": variants, "in_all": asdict(run.in_all), "machines": list(run.machines)}

@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 
 from ..core.prunable import standard_names
 from ..experiment.plan.study import Study
-from .gathering import Reported
+from .trainings import Reported
 
 BYTES_OF_A_WEIGHT = 4  # float32
 CHANNEL_AXIS: dict[Any, int] = {F.linear: -1, F.conv1d: 1, F.conv2d: 1, F.conv3d: 1}  # of what comes out
@@ -22,7 +22,7 @@ Shape = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
-class Layer:
+class LayerCost:
     """A convolution or linear layer: its weights, and how often each is used for one image."""
 
     weights: int
@@ -47,10 +47,10 @@ class Cost:
         return BYTES_OF_A_WEIGHT * self.weights
 
 
-def cost(layers: Mapping[str, Layer], densities: Mapping[str, float]) -> Cost:
+def cost(layers: Mapping[str, LayerCost], densities: Mapping[str, float]) -> Cost:
     """Of a network whose layers have such densities; one that is not named is dense.
 
-    >>> cost({"conv.weight": Layer(100, 64), "fc.weight": Layer(50, 1)}, {"conv.weight": 0.25})
+    >>> cost({"conv.weight": LayerCost(100, 64), "fc.weight": LayerCost(50, 1)}, {"conv.weight": 0.25})
     Cost(weights=75.0, multiply_adds=1650.0)
     """
     shares = {name: densities.get(name, 1.0) for name in layers}
@@ -60,7 +60,7 @@ def cost(layers: Mapping[str, Layer], densities: Mapping[str, float]) -> Cost:
     )
 
 
-def axes(layers: Mapping[str, Layer]) -> dict[str, Callable[[Reported], float | None]]:
+def axes(layers: Mapping[str, LayerCost]) -> dict[str, Callable[[Reported], float | None]]:
     """What the network of a training costs, by name; None where its masks are not known."""
 
     def known(training: Reported) -> Cost | None:
@@ -72,7 +72,7 @@ def axes(layers: Mapping[str, Layer]) -> dict[str, Callable[[Reported], float | 
     }
 
 
-def layers_of(model: nn.Module, shape: Shape) -> dict[str, Layer]:
+def layers_of(model: nn.Module, shape: Shape) -> dict[str, LayerCost]:
     """Convolutions and linear layers by the names of their weights, for images of shape [channels, height, width].
 
     The model must be on the meta device: nothing is computed. A weight that no function with a rule uses has no uses.
@@ -80,15 +80,15 @@ def layers_of(model: nn.Module, shape: Shape) -> dict[str, Layer]:
     >>> with torch.device("meta"):
     ...     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.Flatten(), nn.Linear(8 * 4 * 4, 10))
     >>> layers_of(model, (3, 6, 6))
-    {'0.weight': Layer(weights=216, uses=16), '2.weight': Layer(weights=1280, uses=1)}
+    {'0.weight': LayerCost(weights=216, uses=16), '2.weight': LayerCost(weights=1280, uses=1)}
     """
     with _Uses() as seen:  # with gradients: without them attention takes a short cut that hides its weights
         model.eval()(torch.empty(1, *shape, device="meta"))
     weights = {name: weight for name, weight in model.named_parameters() if name in set(standard_names(model))}
-    return {name: Layer(weight.numel(), seen.uses.get(id(weight), 0)) for name, weight in weights.items()}
+    return {name: LayerCost(weight.numel(), seen.uses.get(id(weight), 0)) for name, weight in weights.items()}
 
 
-def layers_of_study(study: Study) -> dict[str, Layer] | None:
+def layers_of_study(study: Study) -> dict[str, LayerCost] | None:
     """Of a study's network on its images; None where the images or the network are not at hand, or not understood."""
     try:
         layers = layers_of(study.training.skeleton(), study.training.outline().shape)

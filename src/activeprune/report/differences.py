@@ -7,34 +7,31 @@ from typing import Any
 
 from ..experiment.plan.study import WITHOUT_AP
 from .cells import bare, columns, density_cell, number_cell
-from .comparisons import Comparison, comparisons, dead_units
+from .comparisons import Comparison
 from .gathering import Gathered
 from .layout import Cell, Origin, Table, cell
 from .published import Published
-from .published import accuracies as published_accuracies
 from .wording import MINUS, counted, percent, probability, signed, span
 
 
 def paired_table(run: Gathered) -> Table | None:
     """Differences of accuracy over common seeds; None where there is nothing to compare."""
-    if not (made := comparisons(run)):
-        return None
-    return _table(run, made, "paired", "test accuracy")
+    return _table(run, run.comparisons, "paired", "test accuracy") if run.comparisons else None
 
 
 def paired_rates_table(run: Gathered) -> Table | None:
     """Differences of the dynamic dead-neuron rate after training; None where there is nothing to compare."""
-    if "dnr" not in run.study.measure or not (made := comparisons(run, dead_units)):
+    if not run.compared_rates:
         return None
-    return _table(run, made, "paired_rates", "the dynamic dead-neuron rate by unit after training")
+    return _table(run, run.compared_rates, "paired_rates", "the dynamic dead-neuron rate by unit after training")
 
 
 def relative_table(run: Gathered) -> Table | None:
     """Improvement over `plain` as the paper counts it; what no corrected test supports stands in brackets."""
-    made = {(one.variant, one.cycle): one for one in comparisons(run) if one.against == "plain"}
+    made = {(one.variant, one.cycle): one for one in run.comparisons if one.against == "plain"}
     if not made:
         return None
-    heads, paper = columns(run), published_accuracies(run.study)
+    heads, paper = columns(run), run.published
     variants = [variant for variant in run.study.variants if variant not in WITHOUT_AP]
     rows = [
         (cell(f"{variant}, here"), *(_relative_cell(run, made[variant, k]) for k in heads if k)) for variant in variants

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from .cells import number_cell
-from .gathering import Effort, Gathered
+from .gathering import Gathered
 from .layout import Origin, Table, cell
 from .packs import sittings
+from .trainings import Effort
 from .wording import NONE, duration
 
 

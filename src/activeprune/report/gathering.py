@@ -2,165 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
 from typing import Any
 
-from ..experiment.findings import GRANULARITIES, PARTS, Row, dead_of, how_failed, summaries
+from ..experiment.findings import GRANULARITIES, PARTS
 from ..experiment.plan import Plan, behind
-from ..experiment.plan.chains import Cell, planned_density
+from ..experiment.plan.chains import Cell
 from ..experiment.plan.steps import Measure, Train
-from ..experiment.plan.study import Study
 from ..experiment.runs import RUN_FILE, Run
 from ..experiment.store import Damaged, Missing, Store
 from ..experiment.store.artifacts import MASKS, masks_of
 from ..experiment.store.files import read_json
 from ..experiment.store.provenance import Provenance, sound
 from ..experiment.store.records import looks, measure_record, outcome_of, prune_record, train_record
-
-KINDS = tuple(product(GRANULARITIES, PARTS))  # of dead neurons
-Rates = dict[str, Any]  # of `DeadNeurons.as_dict`
-
-
-@dataclass(frozen=True)
-class Reported:
-    """A training that a table reports, and all that is known of it.
-
-    Accuracies are fractions. `accuracy` is None where it is missing or where the training failed; then `failure` says
-    how. `before` and `after` are dead-neuron rates where it started and where it ended, `looks` those on the way.
-    `layers` is the density of each pruned layer.
-    """
-
-    variant: str
-    cycle: int  # 0: dense
-    seed: int
-    key: str  # in the store
-    density: float | None = None
-    accuracy: float | None = None
-    best_epoch: int | None = None
-    failure: Mapping[str, Any] | None = None
-    epochs: tuple[Mapping[str, Any], ...] = ()
-    before: Rates | None = None
-    after: Rates | None = None
-    looks: tuple[Mapping[str, Any], ...] = ()
-    layers: Mapping[str, float] = field(default_factory=dict)
-    provenance: Mapping[str, Any] = field(default_factory=dict)
-    keys: Mapping[str, str] = field(default_factory=dict)  # of its masks and of what was measured of it
-    damaged: bool = False  # something is in the store, but not what was put there
-    shortfall: int = 0  # weights that AP's rule could not find in the pruning before it
-
-    @property
-    def missing(self) -> bool:
-        """Whether it has not been done yet."""
-        return self.accuracy is None and self.failure is None
-
-    @property
-    def failed(self) -> str | None:
-        """Which one it is and how it failed, None where it did not."""
-        if self.failure is None:
-            return None
-        return f"{self.variant} cycle {self.cycle} seed {self.seed}: {how_failed(self.failure)}"
-
-    @property
-    def row(self) -> Row:
-        """What is summed up of it, as `rows_of` reads it from a store."""
-        told = {name: getattr(self, name) for name in ("variant", "cycle", "seed", "density", "accuracy", "failure")}
-        return told | dead_of({when: getattr(self, when) for when in ("before", "after") if when in self.keys})
+from .comparisons import Comparison, comparisons, dead_units
+from .cost import LayerCost, layers_of_study
+from .layers import Cells, maps
+from .published import Published, accuracies, dead_rates
+from .trainings import Rates, Reported, Trainings, Work
 
 
 @dataclass(frozen=True)
-class Work:
-    """A whole training, reported or not, and the variants whose numbers rest on it.
-
-    In a pack, `seconds` are its share, and `images_per_second` are those of all, in training steps alone.
-    """
-
-    key: str  # in the store
-    variants: tuple[str, ...]
-    seconds: float | None = None  # that it took; None while it is not done
-    pack: int = 0  # how many trainings went together; 0 where it was alone in its process
-    images: int = 0  # in training
-    images_per_second: float = 0.0
-    finished: str = ""  # when, in UTC
-
-
-@dataclass(frozen=True)
-class Effort:
-    """How many trainings there are, those of them that are done, and the seconds that these took."""
-
-    trainings: int
-    done: int
-    seconds: float
-
-    @classmethod
-    def of(cls, work: Iterable[Work]) -> Effort:
-        """Of some trainings, each counted once.
-
-        >>> Effort.of([Work("a", ("plain",), 2.0), Work("b", ("plain",))])
-        Effort(trainings=2, done=1, seconds=2.0)
-        """
-        took = [one.seconds for one in work]
-        done = [seconds for seconds in took if seconds is not None]
-        return cls(len(took), len(done), sum(done))
-
-
-@dataclass(frozen=True)
-class Gathered:
-    """A run: the trainings that it reports, and the work that these rest on."""
-
-    title: str
-    study: Study
-    trainings: tuple[Reported, ...]
-    work: tuple[Work, ...]
-    machines: tuple[str, ...]
-    imports: tuple[str, ...] = ()  # modules that had to be imported before the study could be read
-
-    def of(self, variant: str, cycle: int) -> dict[int, Reported]:
-        """The trainings of a cell by seed."""
-        return self._cells.get((variant, cycle), {})
+class Gathered(Trainings):
+    """A run, and what follows from it alone: worked out when it is first asked for, and then kept."""
 
     @cached_property
-    def _cells(self) -> dict[tuple[str, int], dict[int, Reported]]:
-        found: dict[tuple[str, int], dict[int, Reported]] = {}
-        for training in self.trainings:
-            found.setdefault((training.variant, training.cycle), {})[training.seed] = training
-        return found
-
-    def density(self, variant: str, cycle: int) -> float | None:
-        """λ of a cell, None while no training of it is done."""
-        return next((one.density for one in self.of(variant, cycle).values() if one.density is not None), None)
-
-    def density_of(self, cycle: int) -> float:
-        """λ of a cycle, of the first variant that has one: as it is, or as it will be but for rounding."""
-        found = (self.density(variant, cycle) for variant in self.study.variants)
-        known = next((one for one in found if one is not None), None)
-        return planned_density(self.study, self.study.variants[0], cycle) if known is None else known
-
-    def work_of(self, variant: str) -> list[Work]:
-        """What a variant's numbers rest on; a training that several variants need is counted for each of them."""
-        return [one for one in self.work if variant in one.variants]
+    def comparisons(self) -> list[Comparison]:
+        """Of accuracies."""
+        return comparisons(self)
 
     @cached_property
-    def effort(self) -> dict[str, Effort]:
-        """By variant."""
-        return {variant: Effort.of(self.work_of(variant)) for variant in self.study.variants}
+    def compared_rates(self) -> list[Comparison]:
+        """Of dynamic dead-neuron rates after training; none where they are not measured."""
+        return comparisons(self, dead_units) if "dnr" in self.study.measure else []
 
-    @property
-    def in_all(self) -> Effort:
-        """Of all variants together, which counts each training once."""
-        return Effort.of(self.work)
+    @cached_property
+    def published(self) -> Published | None:
+        """The paper's accuracies to compare with."""
+        return accuracies(self.study)
 
-    @property
-    def cycles(self) -> tuple[int, ...]:
-        """All that are reported, the dense network's 0 among them."""
-        return tuple(sorted({training.cycle for training in self.trainings}))
+    @cached_property
+    def published_rates(self) -> Published | None:
+        """The paper's dynamic dead-neuron rates to compare with."""
+        return dead_rates(self.study)
 
-    def as_dict(self) -> dict[str, Any]:
-        """The study and its cells, for JSON."""
-        cells = [cell.as_dict() for cell in summaries(training.row for training in self.trainings)]
-        return {"study": self.study.model_dump(mode="json"), "cells": cells}
+    @cached_property
+    def layer_costs(self) -> dict[str, LayerCost] | None:
+        """What each layer of the dense network costs, where that can be told."""
+        return layers_of_study(self.study)
+
+    @cached_property
+    def layer_maps(self) -> dict[str, Cells]:
+        """What is known of the layers: densities and dead-neuron rates by variant and cycle."""
+        return maps(self)
 
 
 def gathered(run: Run) -> Gathered:
@@ -195,7 +91,7 @@ def _training(cell: Cell, plan: Plan, store: Store) -> Reported:
         epochs=() if record is None else record.lines,
         before=_measured(cell.before, store),
         after=_measured(cell.after, store),
-        looks=_looks(cell.training, plan, store),
+        probes=_probes(cell.training, plan, store),
         layers={} if cell.masks is None else _densities(cell.masks.key, store),
         provenance=_told(store, cell.training.key),
         keys={
@@ -212,7 +108,7 @@ def _measured(step: Measure | None, store: Store) -> Rates | None:
     return None if step is None else measure_record(store, step.key)
 
 
-def _looks(training: Train, plan: Plan, store: Store) -> tuple[Mapping[str, Any], ...]:
+def _probes(training: Train, plan: Plan, store: Store) -> tuple[Mapping[str, Any], ...]:
     try:
         return tuple(_in_all(seen) for seen in looks(store, training.key, plan.probed.get(training.key)))
     except (Missing, Damaged):
@@ -220,7 +116,7 @@ def _looks(training: Train, plan: Plan, store: Store) -> tuple[Mapping[str, Any]
 
 
 def _in_all(seen: Mapping[str, Any]) -> dict[str, Any]:
-    """What was seen of the whole network; its layers, at every look, would be most of a report."""
+    """What was seen of the whole network; its layers, at every probe, would be most of a report."""
     rates = {of: {what: seen[of][what] for what in PARTS} for of in GRANULARITIES}
     return {"step": seen["step"], **rates}
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from .gathering import Gathered, Reported
 from .series import by_layer
+from .trainings import Reported, Trainings
 
 DENSITY, DYNAMIC, STATIC = "density (%)", "dynamic DNR (%)", "static DNR (%)"
 
@@ -13,7 +13,7 @@ OfLayers = Callable[[Reported], Mapping[str, float]]
 Cells = dict[str, dict[int, dict[str, float]]]  # by variant, cycle and layer
 
 
-def maps(gathered: Gathered) -> dict[str, Cells]:
+def maps(gathered: Trainings) -> dict[str, Cells]:
     """What is known of the layers; no map that is 0 everywhere."""
     quantities: dict[str, OfLayers] = {DENSITY: _density, DYNAMIC: _dead("dynamic"), STATIC: _dead("static")}
     found = {name: _cells(gathered, of) for name, of in quantities.items()}
@@ -34,7 +34,7 @@ def _dead(what: str) -> OfLayers:
     return of
 
 
-def _cells(gathered: Gathered, of: OfLayers) -> Cells:
+def _cells(gathered: Trainings, of: OfLayers) -> Cells:
     cells = {v: {c: by_layer(gathered.of(v, c).values(), of) for c in gathered.cycles} for v in gathered.study.variants}
     known = {variant: {c: layers for c, layers in by.items() if layers} for variant, by in cells.items()}
     return {variant: by for variant, by in known.items() if by}

@@ -60,6 +60,10 @@ class Section:
     tables: tuple[Table, ...]
     notes: tuple[Piece, ...] = ()
 
+    def table(self, name: str) -> Table | None:
+        """The one of this name, if it is there."""
+        return next((table for table in self.tables if table.name == name), None)
+
 
 def cell(text: str, bold: bool = False, sources: Iterable[Origin] = ()) -> Cell:
     """Of one piece."""

@@ -14,8 +14,8 @@ from pathlib import Path
 from ..core.errors import InputError
 from ..experiment.jobs import Job
 from ..experiment.store.files import in_use
-from .gathering import Gathered
 from .records import write_records
+from .report import Report
 from .writing import draw_figures, draw_page, write_tables
 
 SHARE = 4  # times as long as it wrote a live report waits: the cores are for the run
@@ -39,7 +39,7 @@ class LiveReport:
     def __init__(
         self,
         jobs: Sequence[Job],
-        read: Callable[[], list[Gathered]],
+        read: Callable[[], Report],
         folder: Path,
         every: int,
         figures: bool = True,
@@ -112,28 +112,28 @@ class LiveReport:
 
     def write(self) -> None:
         """Tables, and a page that waits for the next one."""
-        runs = self.read()
-        write_tables(runs, self.folder)
-        self._tell_of(runs, draw_page(runs, self.folder, (self.now(), self.every)))
+        report = self.read()
+        write_tables(report, self.folder)
+        self._tell_of(report, draw_page(report, self.folder, (self.now(), self.every)))
 
     def finish(self) -> None:
         """First a page that stays, without the printed figures, which take a while: whoever ends this has that."""
-        runs = self.read()
-        self._tell_of(runs, draw_page(runs, self.folder, images=False))
-        write_tables(runs, self.folder)
-        write_records(runs, self.folder)
-        draw_page(runs, self.folder)
+        report = self.read()
+        self._tell_of(report, draw_page(report, self.folder, images=False))
+        write_tables(report, self.folder)
+        write_records(report.runs, self.folder)
+        draw_page(report, self.folder)
         if self.figures:
-            draw_figures(runs, self.folder)
+            draw_figures(report, self.folder)
 
-    def _tell_of(self, runs: Sequence[Gathered], page: Path) -> None:
+    def _tell_of(self, report: Report, page: Path) -> None:
         if not self._shown:
             self.tell(f"the page is {page}; it follows the run until that is over (Ctrl-C: until now)")
             self._shown = True
             if self.show is not None:
                 self.show(page)
-        missing = sum(training.missing for run in runs for training in run.trainings)
-        count = sum(len(run.trainings) for run in runs)
+        missing = sum(training.missing for run in report.runs for training in run.trainings)
+        count = sum(len(run.trainings) for run in report.runs)
         self.tell(f"{self.now()}: {count - missing} of {count} reported trainings")
 
 

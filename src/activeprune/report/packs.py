@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from .gathering import Work
+from .trainings import Work
 
 PAUSE = 600.0  # seconds without any training: what comes then is another sitting
 
@@ -19,7 +19,7 @@ class Pack:
     images: int  # in training, of all of them
     began: float
     ended: float
-    in_steps: float  # seconds; the rest is evaluation, looks, and what was measured beside it
+    in_steps: float  # seconds; the rest is evaluation, probes, and what was measured beside it
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from ..experiment.plan.study import Study
 from .paper import published
 
 SHARE = 0.20  # that the paper removes in each cycle
-NETWORKS = {"vgg19_139m": "vgg19", "vit_b16": "vit_b16_384"}  # ours: the paper's
-DATA = {"imagefolder": "imagenet"}
+PAPER_NETWORKS = {"vgg19_139m": "vgg19", "vit_b16": "vit_b16_384"}  # ours: the paper's
+PAPER_DATA = {"imagefolder": "imagenet"}
 SWEEP = "q_sweep"
 OF_THE_RUN = {"path", "content"}  # of data: where they are
 COMPARED = ("which_chain", "q", "rule", "scope", "retrain", "from_epoch", "movement_from", "include", "exclude")
@@ -69,7 +69,7 @@ def cycle_of(percent: float) -> int:
 def experiment_of(study: Study) -> tuple[str, str, str]:
     """Network, data and method of a study in the paper's words."""
     network, data = study.training.network.name, study.training.data.name
-    return NETWORKS.get(network, network), DATA.get(data, data), study.method.name
+    return PAPER_NETWORKS.get(network, network), PAPER_DATA.get(data, data), study.method.name
 
 
 def accuracies(study: Study) -> Published | None:

@@ -7,9 +7,9 @@ from itertools import product
 
 from ..experiment.findings import Spread
 from .cells import bare, columns, density_cell, difference_text, number_cell
-from .gathering import KINDS, Gathered, Rates, Reported
+from .gathering import Gathered
 from .layout import Origin, Table, cell
-from .published import dead_rates as published_rates
+from .trainings import KINDS, Rates, Reported
 from .wording import mean_std, printed
 
 HEADS = ("variant", "λ", *(f"{of} {what}" for of, what in KINDS), "seeds")
@@ -22,7 +22,7 @@ def dead_table(run: Gathered) -> Table | None:
     """Dead-neuron rates after training, beside the paper's dynamic ones; None where they are not measured."""
     if "dnr" not in run.study.measure:
         return None
-    heads, paper = columns(run), published_rates(run.study)
+    heads, paper = columns(run), run.published_rates
     rows, records = [], []
     for variant, cycle in product(run.study.variants, heads):
         trainings = run.of(variant, cycle)

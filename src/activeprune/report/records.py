@@ -17,11 +17,13 @@ from ..experiment.findings import how_failed
 from ..experiment.imports import asked_for
 from ..experiment.plan.reading import parsed, written
 from ..experiment.store.files import explained, write_bytes
-from .gathering import Gathered, Reported, Work
+from .gathering import Gathered
+from .trainings import Reported, Work
 
 RECORDS = "records.json.gz"
 FORMAT = 2  # the first had sums instead of the work behind them
 CELL = ("variant", "cycle", "seed")
+NAMES = {"probes": "looks"}  # ours, and what the file has always called them
 LARGEST = 200_000_000  # bytes, unfolded: the 300 trainings of table 1 are 6 million
 
 _TRAININGS, _WORK = TypeAdapter(tuple[Reported, ...]), TypeAdapter(tuple[Work, ...])
@@ -77,7 +79,7 @@ def _told(run: Gathered) -> dict[str, Any]:
 
 def _fields(training: Reported) -> dict[str, Any]:
     """A shortfall only where there is one, which is rare."""
-    own = {field.name: getattr(training, field.name) for field in fields(training)}
+    own = {NAMES.get(field.name, field.name): getattr(training, field.name) for field in fields(training)}
     if not training.shortfall:
         del own["shortfall"]
     return own | {"epochs": _columns(training.epochs)}
@@ -87,7 +89,10 @@ def _run(told: Mapping[str, Any], where: str) -> Gathered:
     for one in told["trainings"]:
         if one["failure"] is not None:
             how_failed(one["failure"])  # or what is there instead is an error
-    trainings = [{**one, "epochs": _rows(one["epochs"]), "looks": tuple(one["looks"])} for one in told["trainings"]]
+    trainings = [
+        {**one, "epochs": _rows(one["epochs"]), **{own: tuple(one[name]) for own, name in NAMES.items()}}
+        for one in told["trainings"]
+    ]
     return Gathered(
         title=_TEXTS.validate_python([told["title"]])[0],
         study=parsed(told["study"], where, asked_for()["imports"]),

@@ -7,7 +7,7 @@ from itertools import pairwise
 from math import exp, log
 
 from ..experiment.plan.study import Study
-from . import published
+from .published import Published
 from .series import Point
 
 BESIDE = 0.011  # of the axis between points at the same density, where there is room
@@ -16,26 +16,37 @@ NARROW = 1.5  # the least range of densities that this is meant for
 NEAR = 1.06  # densities that differ by less are the same: the paper prints 5.72 % for 0.8¹³ = 5.50 %
 
 
-def accuracies(study: Study) -> tuple[str, dict[str, list[Point]]]:
-    """The table that the study is compared with, or several, and its points by variant.
+def points(found: Published | None, study: Study) -> dict[str, list[Point]]:
+    """What a table prints of the study's variants.
 
-    >>> from activeprune.experiment.plan.reading import read_study
-    >>> name, points = accuracies(read_study("table1"))
-    >>> name, points["ap_pro"][-1]
-    ('table 1', Point(x=0.0572, mean=0.841, std=0.011, seeds=5))
+    >>> from activeprune.experiment.reading import read_study
+    >>> from activeprune.report.published import accuracies
+    >>> study = read_study("table1")
+    >>> points(accuracies(study), study)["ap_pro"][-1]
+    Point(x=0.0572, mean=0.841, std=0.011, seeds=5)
     """
-    found = published.accuracies(study)
     if found is None:
-        return "", {}
-    points = _points(found, study)
-    tables = dict.fromkeys(found.table_of(variant) for variant in points)
-    return ", ".join(name.replace("table", "table ").partition("_")[0] for name in tables), points
+        return {}
+    return {
+        variant: [Point(round(value.printed / 100, 6), value.mean, value.std, found.runs) for value in cells.values()]
+        for variant, cells in found.rows.items()
+        if variant in study.variants
+    }
 
 
-def dynamic_rates(study: Study) -> dict[str, list[Point]]:
-    """The dynamic dead-neuron rates of the same network, data and method, by variant."""
-    found = published.dead_rates(study)
-    return {} if found is None else _points(found, study)
+def tables_of(found: Published | None, study: Study) -> str:
+    """The table that the study's variants stand in, or several.
+
+    >>> from activeprune.experiment.reading import read_study
+    >>> from activeprune.report.published import accuracies
+    >>> study = read_study("table1")
+    >>> tables_of(accuracies(study), study)
+    'table 1'
+    """
+    if found is None:
+        return ""
+    tables = dict.fromkeys(found.table_of(variant) for variant in found.rows if variant in study.variants)
+    return ", ".join(name.replace("table", "table ").partition("_")[0] for name in tables)
 
 
 def within(printed: Mapping[str, list[Point]], marked: list[float]) -> dict[str, list[Point]]:
@@ -55,11 +66,3 @@ def aside(marked: Sequence[float], turns: int) -> float:
     usual = log(max(max(marked) / min(marked), NARROW)) * BESIDE
     gaps = [log(high / low) for low, high in pairwise(sorted(marked))]
     return exp(-min([usual, *(WITHIN * gap / turns for gap in gaps if turns)]))
-
-
-def _points(found: published.Published, study: Study) -> dict[str, list[Point]]:
-    return {
-        variant: [Point(round(value.printed / 100, 6), value.mean, value.std, found.runs) for value in cells.values()]
-        for variant, cells in found.rows.items()
-        if variant in study.variants
-    }

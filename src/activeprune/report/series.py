@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ..experiment.findings import Spread
-from .gathering import Gathered, Reported
+from .trainings import Reported, Trainings
 
 T = TypeVar("T")
 Value = Callable[[Reported], float | None]
@@ -58,7 +58,7 @@ class Spot:
         return Point(self.x, spread.mean, spread.std, spread.seeds)
 
 
-def spots(gathered: Gathered, variant: str, value: Value, x: Value | None = None) -> list[Spot]:
+def spots(gathered: Trainings, variant: str, value: Value, x: Value | None = None) -> list[Spot]:
     """One for each cycle of which something is known, from the densest; at its density, or at the mean of `x`."""
     place = x or (lambda training: training.density)
     found = []
@@ -71,7 +71,7 @@ def spots(gathered: Gathered, variant: str, value: Value, x: Value | None = None
     return found
 
 
-def by_variant(gathered: Gathered, value: Value, x: Value | None = None) -> dict[str, list[Spot]]:
+def by_variant(gathered: Trainings, value: Value, x: Value | None = None) -> dict[str, list[Spot]]:
     """Those of each variant that has any."""
     found = {variant: spots(gathered, variant, value, x) for variant in gathered.study.variants}
     return {variant: own for variant, own in found.items() if own}
@@ -95,7 +95,7 @@ def dead(of: str, what: str) -> Value:
 
 def dead_in_training(of: str, what: str) -> Track:
     """The dead-neuron rates that were seen during a training, by epoch."""
-    return lambda training: {look["step"] / _steps_per_epoch(training): look[of][what] for look in training.looks}
+    return lambda training: {probe["step"] / _steps_per_epoch(training): probe[of][what] for probe in training.probes}
 
 
 def by_epoch(what: str) -> Track:
@@ -114,13 +114,13 @@ def by_layer(trainings: Iterable[Reported], layers: Callable[[Reported], Mapping
     return {name: _mean(of) for name, of in values.items()}
 
 
-def densities(gathered: Gathered) -> list[float]:
+def densities(gathered: Trainings) -> list[float]:
     """Every λ that something is known of, from the densest."""
     found = {gathered.density(variant, c) for variant in gathered.study.variants for c in gathered.cycles}
     return sorted((density for density in found if density is not None), reverse=True)
 
 
-def reported(gathered: Gathered, places: Sequence[float]) -> list[float]:
+def reported(gathered: Trainings, places: Sequence[float]) -> list[float]:
     """The densities to mark among those where something is drawn; those that differ by less than a rounding are one."""
     marked: list[float] = []
     for density in densities(gathered):
@@ -130,7 +130,7 @@ def reported(gathered: Gathered, places: Sequence[float]) -> list[float]:
     return marked
 
 
-def over_seeds(gathered: Gathered) -> str:
+def over_seeds(gathered: Trainings) -> str:
     """Of how many seeds the means are, in words; a half-finished run has more of some cells than of others."""
     cells = [gathered.of(variant, cycle).values() for variant in gathered.study.variants for cycle in gathered.cycles]
     counts = {sum(training.accuracy is not None for training in cell) for cell in cells} - {0} or {1}
@@ -139,7 +139,7 @@ def over_seeds(gathered: Gathered) -> str:
     return f"mean over {max(counts)} seeds" if len(counts) == 1 else f"mean over {min(counts)} to {max(counts)} seeds"
 
 
-def remarks(gathered: Gathered) -> str:
+def remarks(gathered: Trainings) -> str:
     """How many seeds a mean is of, what a band is, and what is not in it."""
     failed = sum(training.failure is not None for training in gathered.trainings)
     missing = sum(training.missing for training in gathered.trainings)

@@ -10,7 +10,6 @@ from ..experiment.plan.study import WITHOUT_AP
 from .cells import bare, cell_text, columns, density_cell, number_cell, spread
 from .gathering import Gathered
 from .layout import Cell, Origin, Table, cell
-from .published import accuracies as published_accuracies
 from .wording import printed
 
 
@@ -42,7 +41,7 @@ def _sweep(runs: Sequence[Gathered]) -> Table:
 
 
 def _swept(run: Gathered, variant: str, cycle: int, best: bool) -> Cell:
-    paper = published_accuracies(run.study)
+    paper = run.published
     theirs = paper.spread(variant, cycle) if paper is not None and paper.name.startswith("q_sweep") else None
     best = best and spread(run, variant, cycle).mean is not None
     own = number_cell(cell_text(run, variant, cycle), Origin(run.title, variant, cycle), bold=best)

@@ -21,7 +21,6 @@ from .differences import paired_rates_table, paired_table, relative_table
 from .efforts import effort_table, packs_table
 from .gathering import Gathered
 from .layout import BOLD, Cell, Origin, Piece, Section, Table, cell
-from .published import accuracies as published_accuracies
 from .rates import dead_table, start_table
 from .wording import counted, printed
 
@@ -47,7 +46,7 @@ def about(run: Gathered) -> str:
 
 def accuracy_table(run: Gathered) -> Table:
     """The paper's layout: variants in rows, λ in columns, the best of a column in bold; the paper's rows below."""
-    heads, paper = columns(run), published_accuracies(run.study)
+    heads, paper = columns(run), run.published
     best = {cycle: best_of(run, cycle) for cycle in heads}
     rows = [
         (cell(variant), *(_accuracy_cell(run, variant, cycle, best[cycle]) for cycle in heads))
@@ -73,7 +72,7 @@ def accuracy_table(run: Gathered) -> Table:
 
 def paper_table(run: Gathered) -> Table | None:
     """Each cell beside the paper's; None where the paper has no such table."""
-    paper = published_accuracies(run.study)
+    paper = run.published
     if paper is None:
         return None
     heads = columns(run)

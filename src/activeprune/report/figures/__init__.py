@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal
 
+from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
@@ -43,11 +44,37 @@ def caption(name: str) -> str:
     return summary_of(FIGURES[name])
 
 
-def drawn(gathered: Gathered) -> Iterator[tuple[str, Figure]]:
-    """Name and figure of all that the run has something for."""
-    for name, draw in FIGURES.items():
-        if (figure := draw(gathered)) is not None:
-            yield name, figure
+class Printed:
+    """The figures of a run, each drawn once for its files and for the page; of a grid there are too many to keep them,
+    so that what the page needs is kept as SVG.
+    """
+
+    def __init__(self, run: Gathered) -> None:
+        self.run = run
+        self._small: dict[str, bytes | None] = {}
+
+    def files(self, name: str) -> dict[Format, bytes]:
+        """A figure in every format; none where the run has nothing for it."""
+        if (figure := FIGURES[name](self.run)) is None:
+            return {}
+        files = {form: rendered(figure, form) for form in NO_DATE}
+        self._small[name] = _small(figure, files["svg"])
+        return files
+
+    def small_svg(self, name: str) -> bytes | None:
+        """A figure as SVG, with maps of many cells as pixels; None where the run has nothing for it."""
+        if name not in self._small:
+            figure = FIGURES[name](self.run)
+            self._small[name] = None if figure is None else _small(figure)
+        return self._small[name]
+
+
+def _small(figure: Figure, known: bytes | None = None) -> bytes:
+    """`known` is the figure as SVG, which will do where there is no map."""
+    maps = [part for axes in figure.axes for part in axes.collections if isinstance(part, QuadMesh)]
+    for part in maps:
+        part.set_rasterized(True)
+    return rendered(figure, "svg") if maps or known is None else known
 
 
 @styled()
@@ -71,13 +98,13 @@ def _laid_out(figure: Figure) -> None:
         figure.set_layout_engine(None)
 
 
-def write_figures(gathered: Gathered, folder: Path) -> list[Path]:
+def write_figures(printed: Printed, folder: Path) -> list[Path]:
     """Writes NAME.svg, NAME.pdf and NAME.png of every figure that the run has something for; older ones go."""
     written = []
-    for name, figure in drawn(gathered):
-        for form in NO_DATE:
+    for name in FIGURES:
+        for form, content in printed.files(name).items():
             path = folder / f"{name}.{form}"
-            write_bytes(path, rendered(figure, form))
+            write_bytes(path, content)
             written.append(path)
     for path in {folder / f"{name}.{form}" for name in FIGURES for form in NO_DATE}.difference(written):
         path.unlink(missing_ok=True)

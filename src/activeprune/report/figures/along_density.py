@@ -8,11 +8,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullLocator
 
-from ..cost import BYTES_OF_A_WEIGHT, layers_of_study
+from ..cost import BYTES_OF_A_WEIGHT
 from ..cost import axes as cost_axes
-from ..gathering import KINDS, Gathered
-from ..reference import accuracies, aside, dynamic_rates, within
+from ..gathering import Gathered
+from ..reference import aside, points, tables_of, within
 from ..series import Point, Value, by_variant, dead, remarks, reported
+from ..trainings import KINDS
 from .style import DOUBLE, GREY, SMALL, density_axis, draw_published, draw_variant, legend, note, sheet, styled
 
 APART = "What the paper counts as a neuron\nis open, so the rates that it prints\nhave a scale of their own."
@@ -27,13 +28,13 @@ def accuracy(gathered: Gathered) -> Figure | None:
         return None
     figure, (axes,) = sheet(DOUBLE, 3.3)
     marked = reported(gathered, _places(found))
-    table, points = accuracies(gathered.study)
-    printed = within(points, marked)
+    printed = within(points(gathered.published, gathered.study), marked)
     _draw(axes, found)
     _draw_published(axes, printed, aside(marked, len(printed)))
     density_axis(axes, marked, DOUBLE - 0.7)
     axes.set_ylabel("test accuracy (%)")
     legend(figure, found, "published" if printed else "")
+    table = tables_of(gathered.published, gathered.study)
     beside = f"; published points ({table}) stand to the right of their λ"
     note(figure, remarks(gathered) + (beside if printed else ""))
     return figure
@@ -47,7 +48,7 @@ def dead_neurons(gathered: Gathered) -> Figure | None:
     if not variants:
         return None
     marked = reported(gathered, _places(variants))
-    printed = within(dynamic_rates(gathered.study), marked)
+    printed = within(points(gathered.published_rates, gathered.study), marked)
     columns = 3 if printed else 2
     figure, panels = sheet(DOUBLE, 4.3, 2, columns, sharex=True)
     for place, (of, what) in enumerate(found):
@@ -74,10 +75,10 @@ def dead_neurons(gathered: Gathered) -> Figure | None:
 @styled()
 def size_and_operations(gathered: Gathered) -> Figure | None:
     """Test accuracy against alive weights (with their bytes in float32) and against multiply-adds for one image."""
-    layers = layers_of_study(gathered.study)
-    if layers is None:
+    if gathered.layer_costs is None:
         return None
-    found = {name: _by_variant(gathered, lambda one: one.accuracy, x) for name, x in cost_axes(layers).items()}
+    places = cost_axes(gathered.layer_costs)
+    found = {name: _by_variant(gathered, lambda one: one.accuracy, x) for name, x in places.items()}
     variants = found["alive weights"]
     if not variants:
         return None
@@ -98,18 +99,18 @@ def _by_variant(gathered: Gathered, value: Value, x: Value | None = None) -> dic
 
 
 def _draw(axes: Axes, found: Mapping[str, list[Point]]) -> None:
-    for variant, points in found.items():
-        draw_variant(axes, variant, points)
+    for variant, own in found.items():
+        draw_variant(axes, variant, own)
 
 
 def _draw_published(axes: Axes, printed: Mapping[str, list[Point]], step: float = 1.0) -> None:
     """`step`: the factor by which each variant in its turn is moved aside."""
-    for turn, (variant, points) in enumerate(printed.items(), 1):
-        draw_published(axes, variant, points, shift=step**turn)
+    for turn, (variant, own) in enumerate(printed.items(), 1):
+        draw_published(axes, variant, own, shift=step**turn)
 
 
 def _places(found: Mapping[str, list[Point]]) -> list[float]:
-    return [point.x for points in found.values() for point in points]
+    return [point.x for own in found.values() for point in own]
 
 
 def _amounts(axes: Axes, numbers: list[float]) -> None:

@@ -11,7 +11,7 @@ from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 
 from ..gathering import Gathered
-from ..layers import DENSITY, DYNAMIC, STATIC, Cells, layer_names, maps, values_of
+from ..layers import DENSITY, DYNAMIC, STATIC, Cells, layer_names, values_of
 from ..series import over_seeds
 from ..wording import per_cent
 from .style import CROWDED, DOUBLE, FAINT, SINGLE, SMALL, log_ticks, note, sheet, styled, title
@@ -27,7 +27,7 @@ SCALES = {DENSITY: "cividis", DYNAMIC: "cividis_r", STATIC: "cividis_r"}  # dark
 @styled()
 def layers(gathered: Gathered) -> Figure | None:
     """Density and dead-neuron rates (units) of every layer against density, a column for each variant."""
-    found = maps(gathered)
+    found = gathered.layer_maps
     variants = [v for v in gathered.study.variants if any(v in cells for cells in found.values())]
     cycles = [c for c in gathered.cycles if any(c in by for cells in found.values() for by in cells.values())]
     if not any(cycles):

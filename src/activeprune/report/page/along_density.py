@@ -9,10 +9,10 @@ from typing import Any
 from bokeh.models import DataRange1d, FixedTicker, Range1d
 
 from ..cost import axes as cost_axes
-from ..cost import layers_of_study
-from ..gathering import KINDS, Gathered
-from ..reference import accuracies, aside, dynamic_rates, within
+from ..gathering import Gathered
+from ..reference import aside, points, within
 from ..series import Point, Spot, by_variant, dead, reported
+from ..trainings import KINDS
 from .plots import DENSITY, LOW, Panel, density_axis, draw_published, draw_variant, sheet
 
 STEPS = ((1, 3), (1, 2, 5), range(1, 10), [1 + step / 10 for step in range(90)])  # of a decade
@@ -26,8 +26,7 @@ def accuracy(run: Gathered) -> list[Panel]:
     if not found:
         return []
     marked = _marked(run, found)
-    _, points = accuracies(run.study)
-    printed = within(points, marked)
+    printed = within(points(run.published, run.study), marked)
     return [Panel("", _along(found, marked, "test accuracy (%)", printed, aside(marked, len(printed))))]
 
 
@@ -41,7 +40,7 @@ def dead_neurons(run: Gathered) -> list[Panel]:
         kind: Panel(f"{kind[1]}, {kind[0]}s", _along(lines, marked, "dead-neuron rate (%)", height=LOW))
         for kind, lines in found.items()
     }
-    if printed := within(dynamic_rates(run.study), marked):
+    if printed := within(points(run.published_rates, run.study), marked):
         published = Panel("dynamic, published", _along({}, marked, "dead-neuron rate (%)", printed, height=LOW))
         return [*list(panels.values())[:2], published, *list(panels.values())[2:]]
     return [*panels.values()]
@@ -49,11 +48,10 @@ def dead_neurons(run: Gathered) -> list[Panel]:
 
 def size_and_operations(run: Gathered) -> list[Panel]:
     """Test accuracy against what a pruned network costs."""
-    layers = layers_of_study(run.study)
-    if layers is None:
+    if run.layer_costs is None:
         return []
     panels = []
-    for name, x in cost_axes(layers).items():
+    for name, x in cost_axes(run.layer_costs).items():
         if found := by_variant(run, lambda training: training.accuracy, x):
             plot = sheet(name, "test accuracy (%)", LOW + 30, x_axis_type="log")
             numbers = [spot.x for lines in found.values() for spot in lines]
@@ -107,8 +105,8 @@ def _along(
 ) -> Any:
     plot = sheet(DENSITY, y, x_axis_type="log", **options)
     _draw(plot, found)
-    for turn, (variant, points) in enumerate((printed or {}).items(), 1):
-        draw_published(plot, variant, [*points], step**turn)
+    for turn, (variant, own) in enumerate((printed or {}).items(), 1):
+        draw_published(plot, variant, [*own], step**turn)
     density_axis(plot, marked, step ** len(printed or {}))
     if found and not any(value for lines in found.values() for spot in lines for value in spot.values.values()):
         plot.y_range = Range1d(start=0.0, end=1.0)  # nothing is dead: an axis around 0 would say otherwise

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 from base64 import b64encode
-from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -19,17 +18,18 @@ from ...experiment.plan.reading import written
 from ...experiment.plan.study import Study
 from ...experiment.store.artifacts import probe_part
 from ..cells import bare, columns
+from ..figures import Printed
 from ..gathering import Gathered
 from ..looks import LOOKS
-from ..reference import accuracies, dynamic_rates
+from ..reference import points
+from ..report import Report
 from ..tables import about
 from ..wording import counted, duration
-from ..writing import sections, told_apart
 from .arrays import Arrays
 from .figures import ALONG_DENSITY, ALONG_TIME, OF_LAYERS, drawn
-from .looks import SCHEMES, palette, swatch
 from .provenance import DEAD, anchor, behind, dates, engines, machines, provenance, versions
 from .reproduce import reproduced_together, reproduction, run_folder
+from .swatches import SCHEMES, palette, swatch
 from .tables import linked, shown
 
 HERE = Path(__file__).parent
@@ -45,18 +45,18 @@ class Live:
     every: int
 
 
-def page(runs: Sequence[Gathered], live: Live | None = None, images: bool = True) -> str:
+def page(report: Report, live: Live | None = None, images: bool = True) -> str:
     """All runs in one page: the same bytes for the same results, unless it is live.
 
     `images` are the printed figures, for paper; they take seconds, and a live page has none.
     """
-    read = told_apart(runs)
-    *own, together = sections(read)
+    read, together = report.runs, report.together
+    printed = report.printed if images and live is None else [None] * len(read)
     script, library = "".join(map(_text, SCRIPTS)), "\n".join(Resources(mode="inline", components=["bokeh"]).js_raw)
     numbers = {run.title: number for number, run in enumerate(read, 1)}
     shown_runs, payload = [], []
-    for run, section in zip(read, own, strict=True):
-        told, data = _run(run, numbers[run.title], images=images and live is None)
+    for run, section, own in zip(read, report.sections, printed, strict=True):
+        told, data = _run(run, numbers[run.title], own)
         tables = [shown(table, numbers, run.title) for table in section.tables]
         shown_runs.append({**told, "tables": tables, "gaps": [linked(note, numbers) for note in section.notes]})
         payload.append(data)
@@ -82,10 +82,10 @@ def policy(*scripts: str) -> str:
     return f"default-src 'none'; script-src {hashes}; {NOTHING_ELSE}"
 
 
-def _run(run: Gathered, number: int, images: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+def _run(run: Gathered, number: int, printed: Printed | None) -> tuple[dict[str, Any], dict[str, Any]]:
     arrays = Arrays()
-    along, plots = drawn(run, number, {**ALONG_DENSITY, **ALONG_TIME}, arrays, images)
-    layers, maps = drawn(run, number, OF_LAYERS, arrays, images)
+    along, plots = drawn(run, number, {**ALONG_DENSITY, **ALONG_TIME}, arrays, printed)
+    layers, maps = drawn(run, number, OF_LAYERS, arrays, printed)
     told = {
         "id": f"run-{number}",
         "title": run.title,
@@ -97,7 +97,7 @@ def _run(run: Gathered, number: int, images: bool) -> tuple[dict[str, Any], dict
         "variants": [(variant, LOOKS[variant].label, swatch(variant)) for variant in run.study.variants],
         "names": _names(run),
         "cycles": _cycles(run),
-        "published": bool(accuracies(run.study)[1] or dynamic_rates(run.study)),
+        "published": any(points(found, run.study) for found in (run.published, run.published_rates)),
         "seeds": len(run.study.seeds),
         "figures": along,
         "timed": any(figure.name in ALONG_TIME for figure in along),
@@ -106,7 +106,7 @@ def _run(run: Gathered, number: int, images: bool) -> tuple[dict[str, Any], dict
         "dead": [head for head, *_ in DEAD] if any(t.after is not None for t in run.trainings) else [],
         "behind": behind(run, number),
         "all": anchor(number),
-        "looks": _looks(run),
+        "probes": _probes(run),
         "machines": machines(run),
         "trainings": len(run.trainings),
         "reproduction": reproduction(run.study, run_folder(run.title), run.imports),
@@ -115,10 +115,10 @@ def _run(run: Gathered, number: int, images: bool) -> tuple[dict[str, Any], dict
     return told, {"id": f"run-{number}", "plots": plots + maps, **arrays.as_dict()}
 
 
-def _looks(run: Gathered) -> str | None:
+def _probes(run: Gathered) -> str | None:
     """The part of the store that has them, where there are any."""
     every = run.study.probed
-    return probe_part(every) if every is not None and any(training.looks for training in run.trainings) else None
+    return probe_part(every) if every is not None and any(training.probes for training in run.trainings) else None
 
 
 def _names(run: Gathered) -> str:

@@ -9,9 +9,8 @@ from typing import Any
 from urllib.parse import quote
 
 from markupsafe import Markup
-from matplotlib.collections import QuadMesh
 
-from ..figures import FIGURES, caption, rendered
+from ..figures import FIGURES, Printed, caption
 from ..gathering import Gathered
 from ..series import over_seeds, remarks
 from .along_density import accuracy, dead_neurons, size_and_operations
@@ -77,7 +76,7 @@ class Drawn:
 
 
 def drawn(
-    run: Gathered, number: int, draws: dict[str, Draw], arrays: Arrays, images: bool
+    run: Gathered, number: int, draws: dict[str, Draw], arrays: Arrays, printed: Printed | None
 ) -> tuple[list[Drawn], list[dict[str, Any]]]:
     """The figures that the run has something for, and their plots as the page's script takes them."""
     figures, plots = [], []
@@ -88,10 +87,10 @@ def drawn(
             plots += [embedded(panel, target) for panel, target in zip(panels, targets, strict=True)]
             places = tuple((t, panel.title, panel.plot.height) for t, panel in zip(targets, panels, strict=True))
             beside = ASIDE if name == "accuracy" and _has_published(panels) else ""
-            printed = f"{caption(name)} {remark}{beside}" if name in FIGURES else ""
-            said = f"{CAPTIONS[name]} {remark}" if name in CAPTIONS else printed
-            image = _image(run, name) if images else None
-            figures.append(Drawn(name, HEADS[name], said, places, image, printed, NUMBERS.get(name), name in UNFOLDED))
+            own = f"{caption(name)} {remark}{beside}" if name in FIGURES else ""
+            said = f"{CAPTIONS[name]} {remark}" if name in CAPTIONS else own
+            image = _image(printed, name)
+            figures.append(Drawn(name, HEADS[name], said, places, image, own, NUMBERS.get(name), name in UNFOLDED))
     return figures, plots
 
 
@@ -105,15 +104,10 @@ def _has_published(panels: list[Panel]) -> bool:
     return any(tag.get("show") == "paper" for part in parts for tag in part.tags)
 
 
-def _image(run: Gathered, name: str) -> Markup | None:
-    """The printed figure as a data URI; maps of many cells are pixels in it."""
-    figure = FIGURES[name](run) if name in FIGURES else None
-    if figure is None:
-        return None
-    for axes in figure.axes:
-        for mesh in axes.collections:
-            mesh.set_rasterized(isinstance(mesh, QuadMesh))
-    return data_uri(shrunk(rendered(figure, "svg").decode()))
+def _image(printed: Printed | None, name: str) -> Markup | None:
+    """The printed figure as a data URI."""
+    svg = None if printed is None or name not in FIGURES else printed.small_svg(name)
+    return None if svg is None else data_uri(shrunk(svg.decode()))
 
 
 def shrunk(svg: str) -> str:

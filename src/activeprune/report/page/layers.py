@@ -9,7 +9,7 @@ from bokeh.models.annotations import ColorBar
 from bokeh.palettes import Cividis256
 
 from ..gathering import Gathered
-from ..layers import DENSITY, Cells, layer_names, maps, values_of
+from ..layers import DENSITY, Cells, layer_names, values_of
 from ..wording import per_cent, percent
 from .arrays import Arrays
 from .plots import LOW, Panel, around_visible, draw_chosen, plain, says, sheet
@@ -32,7 +32,7 @@ def layer_profiles(run: Gathered, arrays: Arrays) -> list[Panel]:
 
 def _known(run: Gathered) -> dict[str, Cells]:
     """Of a dense network alone there is nothing to compare."""
-    found = maps(run)
+    found = run.layer_maps
     return found if any(cycle for cells in found.values() for by in cells.values() for cycle in by) else {}
 
 

@@ -23,7 +23,7 @@ from ...experiment.findings import Spread
 from ..looks import LOOKS
 from ..series import Point, Spot
 from ..wording import counted, per_cent, percent, printed
-from .looks import SCHEMES, dashes, marker
+from .swatches import SCHEMES, dashes, marker
 
 HEIGHT, LOW = 330, 250  # pixels
 MARK, SEED = 8, 6

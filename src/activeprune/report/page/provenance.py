@@ -9,8 +9,9 @@ from itertools import product
 from typing import Any
 
 from ...experiment.findings import GRANULARITIES, PARTS
-from ..gathering import Gathered, Reported
+from ..gathering import Gathered
 from ..looks import LOOKS
+from ..trainings import Reported
 from ..wording import NONE, counted, duration, percent
 
 TORCH = re.compile(r", torch (\S+)$")
@@ -44,7 +45,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Cell:
+class CellProvenance:
     """The trainings of a variant and cycle, under the name that links use."""
 
     name: str
@@ -73,11 +74,11 @@ def anchor(run: int, variant: str | None = None, cycle: int | None = None) -> st
     return "-".join(str(part) for part in (f"r{run}", variant, cycle) if part is not None)
 
 
-def provenance(run: Gathered, number: int) -> list[Cell]:
+def provenance(run: Gathered, number: int) -> list[CellProvenance]:
     """All trainings of a run, by variant and cycle."""
     places = {machine: letter for letter, machine in machines(run).items()}
     return [
-        Cell(
+        CellProvenance(
             anchor(number, variant, cycle),
             LOOKS[variant].label,
             cycle,
