@@ -1,4 +1,4 @@
-"""The kernels' arguments: each structure mirrors the one of the same name in `kernels.cu`, field for field."""
+"""The kernels' arguments: each structure mirrors the one of the same name in `kernels/`, field for field."""
 
 from __future__ import annotations
 
