@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
-from ..core.errors import InputError
+from ..core.errors import InputError, whole
 from ..core.masks import Masks
 from ..machine import AUTO, automatic
 from ..machine import device as usable_device
@@ -73,6 +73,8 @@ class Job(ABC):
         `processes` work on it at once; on a GPU `pack` networks are trained at once, None: as many as are fastest.
         """
         observer = observer or Observer()
+        processes, pack = whole("processes", processes, 1), None if pack is None else whole("pack", pack, 1)
+        processes = min(processes, max(len(self.plan.todo(self.store).missing), 1))  # others would find nothing to do
         self._check_layers()
         with explained("folder", self.out):
             shared = Sharing(self.out)
