@@ -104,8 +104,8 @@ def activate(
     """`count` fewer alive, chosen by AP: of the negative weights of θ* (`trained`), those that moved least from θ0
     (`start`). Both are state dicts. Movement is computed in float32.
 
-    Fewer than `count` go when the rule finds no more candidates. Rules that draw random numbers draw them by `seed` and
-    `cycle`.
+    Fewer than `count` go when the rule finds no more candidates. Where no weight has moved, the order of the layers
+    chooses. Rules that draw random numbers draw them by `seed` and `cycle`.
 
     >>> masks = Masks({"w": torch.ones(4, dtype=torch.bool)})
     >>> trained = {"w": torch.tensor([-1.0, 0.5, -0.2, -0.3])}

@@ -45,7 +45,8 @@ class Masks(Mapping[str, Tensor]):
             raise InputError("masks need at least one weight")
         for name, mask in tensors.items():
             if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
-                raise InputError(f"mask of {name!r} must be a bool tensor, got {getattr(mask, 'dtype', type(mask))}")
+                got = mask.dtype if isinstance(mask, Tensor) else kind_of(mask)
+                raise InputError(f"mask of {name!r} must be a bool tensor, got {got}")
         self._tensors = dict(tensors)
         self._left_out = None if left_out is None else frozenset(left_out)
 
@@ -114,7 +115,10 @@ class Masks(Mapping[str, Tensor]):
         try:
             number = operator.index(count)
         except TypeError as error:
-            raise InputError(f"a count of weights must be a whole number, not {count!r}") from error
+            raise InputError(
+                f"a count of weights must be a whole number, not {count!r}; "
+                "n_x, n_ap = ap.Budget(p, q).split(masks.alive) gives two"
+            ) from error
         if not 0 <= number <= self.alive:
             raise InputError(f"cannot prune {number} of {self.alive} alive weights")
         return number

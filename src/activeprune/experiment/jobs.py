@@ -74,7 +74,6 @@ class Job(ABC):
         """
         observer = observer or Observer()
         processes, pack = whole("processes", processes, 1), None if pack is None else whole("pack", pack, 1)
-        processes = min(processes, max(len(self.plan.todo(self.store).missing), 1))  # others would find nothing to do
         self._check_layers()
         with explained("folder", self.out):
             shared = Sharing(self.out)
@@ -90,7 +89,8 @@ class Job(ABC):
             elif not self.is_written():
                 raise InputError(f"another process is running another study in {self.out}: choose another folder")
             own = self._executor(observer, pack)
-            return self._gone(own if processes == 1 else Processes(own, self.out, processes - 1, pack), observer)
+            helpers = min(processes, len(self.plan.todo(self.store).missing)) - 1  # more would find nothing to do
+            return self._gone(own if helpers < 1 else Processes(own, self.out, helpers, pack), observer)
 
     def _gone(self, executor: Executor, observer: Observer) -> Outcome:
         try:
