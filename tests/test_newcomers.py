@@ -4,9 +4,11 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -16,6 +18,7 @@ from activeprune.cli import TOPICS, app, main
 from activeprune.core.methods import Chain
 from activeprune.experiment.plan.reading import KEYS
 from activeprune.experiment.plan.study import CHAINS, VARIANTS, Variant
+from activeprune.experiment.store import FolderStore
 from tests.cli.makers import Captured
 
 SMALL = ["--set", "variants=plain", "--set", "cycles=1", "--processes", "1"]
@@ -165,6 +168,69 @@ def test_a_data_folder_that_is_not_there_is_told_apart_from_one_without_the_data
     assert "it must hold the folder cifar-10-batches-py" in capsys.readouterr().err
 
 
+def test_a_dry_run_tells_of_a_data_folder_that_is_not_there(tmp_path: Path, capsys: Captured) -> None:
+    """It goes on: a run may be planned on one machine and computed on another."""
+    dry = ["run", "table1", "--dry-run", "--out", str(tmp_path / "run"), "--set"]
+    assert main([*dry, f"data.path={tmp_path / 'nowhere'}"]) == 0
+    shown = capsys.readouterr()
+    assert f"data.path = {tmp_path / 'nowhere'}: there is no such folder here" in shown.err
+    assert "265 trainings" in shown.out
+    assert main([*dry, f"data.path={tmp_path}"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_a_dry_run_of_what_the_store_has_needs_no_data(tmp_path: Path, capsys: Captured) -> None:
+    run = ["run", "smoke", "--quiet", "--out", str(tmp_path / "run"), *SMALL]
+    assert main(run) == 0
+    assert main([*run, "--dry-run", "--set", f"data.path={tmp_path / 'nowhere'}"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("run smoke --set cycles=1 --set cycles=2", "cycles is given twice: one value is needed"),
+        ("run smoke --set device=cuda --device cpu", "device is given twice: one value is needed"),
+        ("run smoke --seeds 2", "(--set seeds=VALUE changes a study's seeds)"),
+        ("run smoke --report-cycles 2", "(--set report_cycles=VALUE changes a study's report_cycles)"),
+        ("run smoke --colour", "No such option: --colour"),
+        ("run smoke --set variants=plain,ap_lite", "'plain,ap_lite': several are a list, such as [plain, "),
+        ("run smoke --set method=LAMP", "unknown method 'LAMP': did you mean 'lamp'?"),
+        ("run smoke --set network.options=5", "options = 5: names and values are needed, such as {size: 32}"),
+        ("run study.json", "study.json is no study: a file of one has a name that ends in .yaml"),
+        ("run tabs.yaml", "tabs.yaml is no YAML: while scanning for the next token found character '\\t'"),
+        ("--import study.py run smoke", "--import study.py: a module is needed, not a file: study"),
+        ("run smoke --processes 0", "--processes"),
+        ("run smoke --out study.json/run", "folder study.json/run: a file is where a folder is needed"),
+        ("report made", "made holds no run: runs/made does"),
+        ("report runs/made/study.yaml", "runs/made/study.yaml is one file of a run: activeprune report runs/made"),
+        ("report runs/.store", "runs/.store holds no run: it is a store, and the folders of its runs are beside it"),
+        ("report empty", "empty holds no run: activeprune run STUDY --out empty starts one"),
+        ("store ls runs", "runs is no store: runs/.store is one\n"),
+    ],
+)
+def test_a_slip_on_the_command_line_is_one_line(
+    line: str, says: str, capsys: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in ("empty", "runs/made", "runs/.store/objects"):
+        (tmp_path / folder).mkdir(parents=True)
+    for file in ("study.json", "runs/made/run.json", "runs/made/study.yaml"):
+        (tmp_path / file).write_text("{}")
+    (tmp_path / "tabs.yaml").write_text("extends: smoke\n\tcycles: 1\n")
+    assert main(shlex.split(line)) == 2
+    error = capsys.readouterr().err
+    assert says in error
+    assert error.startswith("activeprune: ")
+    assert error.count("\n") == 1
+
+
+def test_a_study_from_windows_reads_as_any_other(tmp_path: Path, capsys: Captured) -> None:
+    (tmp_path / "mine.yaml").write_bytes(b"\xef\xbb\xbfextends: smoke\r\ncycles: 1\r\nvariants: plain\r\n")
+    assert main(["run", str(tmp_path / "mine.yaml"), "--out", str(tmp_path / "run"), "--dry-run"]) == 0
+    assert "2 trainings" in capsys.readouterr().out
+
+
 def test_a_package_that_is_gone_is_one_line(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
     def gone(*_: object) -> None:
         raise ModuleNotFoundError("No module named 'matplotlib'", name="matplotlib")
@@ -193,6 +259,80 @@ def test_what_is_no_model_state_or_optimiser_is_told() -> None:
         masks.hold(model, schedule)
     with pytest.raises(ap.InputError, match=r"a state dict is needed, not a Sequential: a model's is model.state_dict"):
         ap.activate(masks, model, small_model(), 3)
+
+
+MODEL = small_model()
+MASKS, SCORES = ap.Masks.dense(MODEL), {name: weight.detach() for name, weight in MODEL.named_parameters()}
+MOVED = {name: tensor + 0.1 for name, tensor in MODEL.state_dict().items()}
+ARRAYS = {name: tensor.numpy() for name, tensor in MOVED.items()}
+BATCHES = [(torch.randn(4, 8), torch.zeros(4, dtype=torch.long))]
+NO_MASKS = r"masks \(ap.Masks\) are needed, not a "
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: ap.prune_cycle(MASKS, MODEL, "lamp", 3), "method: a name is needed, not a Masks"),
+        (lambda: ap.prune_cycle("lamp", MASKS, MODEL, 3), f"{NO_MASKS}Sequential"),
+        (lambda: ap.prune_cycle("lamp", MODEL, 3, MASKS), f"{NO_MASKS}int"),
+        (lambda: ap.prune_cycle("lamp", MODEL, dict(MASKS), 3), f"{NO_MASKS}dict"),
+        (lambda: ap.prune_solo(MASKS, MODEL, 3, MOVED), f"{NO_MASKS}Sequential"),
+        (lambda: ap.prune_lowest(SCORES, MASKS, 3), f"{NO_MASKS}dict"),
+        (lambda: ap.score("lamp", MODEL, None), f"{NO_MASKS}NoneType"),
+        (lambda: ap.activate(MODEL, MASKS, MOVED, 3), f"{NO_MASKS}Sequential"),
+        (lambda: ap.dead_neurons(BATCHES, MODEL, MASKS), f"{NO_MASKS}Sequential"),
+        (lambda: ap.dead_neurons(MODEL, BATCHES, MASKS), f"{NO_MASKS}list"),
+        (lambda: ap.dead_neurons(MODEL, MASKS, None, BATCHES), "graph must come from ap.trace.*, not be a list"),
+        (lambda: ap.prune_cycle(abs, MODEL, MASKS, 3), "method: a name is needed, not a builtin_function"),
+        (lambda: ap.prune_cycle("lamp", MODEL, MASKS, (35, 3)), r"not \(35, 3\); n_x, n_ap = ap.Budget\(p, q\).split"),
+        (lambda: ap.prune_cycle("lamp", MODEL, MASKS, 3, 3, MOVED, rule=["ap"]), "rule: a name is needed, not a list"),
+        (lambda: ap.prune_cycle("lamp", MODEL, MASKS, 3, 3, ARRAYS), "start state: '0.weight' is a ndarray, a tensor"),
+        (lambda: ap.activate(MASKS, ARRAYS, MOVED, 3), "trained state: '0.weight' is a ndarray, a tensor is needed"),
+        (lambda: ap.prune_lowest(MASKS, torch.ones(3), 3), "scores by name are needed, .* not a Tensor"),
+        (lambda: ap.score("global_gradient", MODEL, MASKS, BATCHES, nn.CrossEntropyLoss), "not the class CrossEntropy"),
+        (lambda: ap.score("global_gradient", MODEL, MASKS, BATCHES, "mse"), "loss_fn must be a function of .* a str"),
+        (lambda: ap.Masks(MODEL), r"not a Sequential: ap.Masks.dense\(model\) makes them"),
+        (lambda: ap.Masks(ARRAYS), "mask of '0.weight' must be a bool tensor, got a ndarray"),
+        (lambda: ap.Masks.dense(MODEL, include=0), r"patterns for names are needed, such as 'layer1.\*', not 0"),
+        (lambda: ap.Masks.dense(MODEL, exclude=[MODEL[0]]), r"patterns for names are needed.*, not \[Linear"),
+        (lambda: ap.build(None), "network: a name is needed, not a NoneType"),
+        (lambda: ap.build("resnet8", "10"), "num_classes = '10': a whole number is needed"),
+        (lambda: ap.run("smoke", set=["cycles=2"]), r"set = \['cycles=2'\]: .* such as set={'cycles': 2}"),
+        (lambda: ap.run("smoke", set={2: "cycles"}), r"set = {2: 'cycles'}: keys and values are needed"),
+        (lambda: ap.run("smoke", grid="q=0.1,0.2"), r"grid = 'q=0.1,0.2': .* such as grid={'q': \[0.01, 0.02\]}"),
+        (lambda: ap.run("smoke", {"cycles": 2}), r"out: the name of a folder is needed, not a dict; .* set={...}"),
+        (lambda: ap.run({"extends": "smoke"}), "study: its name or a YAML file is needed, not a dict"),
+        (lambda: ap.run("smoke", processes=0), "processes = 0: at least 1 is needed"),
+        (lambda: ap.run("smoke", pack=0), "pack = 0: at least 1 is needed"),
+    ],
+)  # fmt: skip
+def test_swapped_arguments_and_wrong_types_are_told_before_anything_is_done(
+    call: Callable[[], object], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ap.InputError, match=says):
+        call()
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_numbers_of_numpy_are_numbers_and_a_run_is_no_folder(tmp_path: Path) -> None:
+    run = ap.run("smoke", tmp_path / "run", set={"cycles": np.int64(1), "p": np.float64(0.2), "variants": "plain"})
+    assert len(run.rows()) == 2
+    with pytest.raises(ap.InputError, match=r"a folder is needed, not a Run, which has its rows already: rows\(\)"):
+        ap.results(run)
+
+
+def test_a_thousand_processes_are_no_more_than_there_are_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    helpers: list[int] = []
+
+    def recorded(own: object, out: Path, count: int, pack: int | None) -> object:
+        helpers.append(count)
+        return own
+
+    monkeypatch.setattr("activeprune.experiment.jobs.Processes", recorded)
+    for _ in range(2):  # the second finds nothing to do, and starts none
+        run = ap.run("smoke", tmp_path / "run", set={"cycles": 1, "variants": "plain"}, processes=1000)
+    assert helpers == [len(run.plan.todo(FolderStore(tmp_path / "empty")).missing) - 1]
 
 
 def test_an_input_that_does_not_fit_the_model_is_one_error_without_logs() -> None:

@@ -67,7 +67,24 @@ def test_ap_needs_a_copy_of_where_the_training_started() -> None:
         ap.prune_cycle("global_magnitude", model, masks, 18, 2, alias)
     with pytest.raises(ap.InputError, match="share the memory"):
         ap.prune_solo(model, masks, 20, alias)
-    assert ap.prune_cycle("global_magnitude", model, masks, 18, 2, snapshot(model)).by_rule == 2
+    copy = snapshot(model)
+    model.fc.weight.data += 0.1  # a training
+    assert ap.prune_cycle("global_magnitude", model, masks, 18, 2, copy).by_rule == 2
+
+
+def test_ap_refuses_weights_that_have_not_moved() -> None:
+    """Pruned after the rewind, say: all movements would be 0, and the order of the layers would choose."""
+    model, half = SmallNet(), SmallNet().bfloat16()
+    masks, start = random_masks(model), snapshot(model)
+    masks.apply_(model)  # which moves pruned weights alone
+    says = "no weight has moved since start: prune after the training and before the rewind"
+    with pytest.raises(ap.InputError, match=says):
+        ap.prune_cycle("global_magnitude", model, masks, 18, 2, start)
+    with pytest.raises(ap.InputError, match=says):
+        ap.prune_solo(model, masks, 20, start)
+    with pytest.raises(ap.InputError, match=says):
+        ap.prune_cycle("global_magnitude", half, ap.Masks.dense(half), 18, 2, snapshot(half))
+    assert ap.prune_cycle("global_magnitude", model, masks, 20).by_method == 20  # X asks for no movement
 
 
 def test_a_method_that_prunes_before_training_cannot_go_with_ap() -> None:

@@ -12,6 +12,8 @@ from sklearn.datasets import load_digits
 import activeprune as ap
 from activeprune.data import DATASETS, Dataset, Outline, dataset, load, outline
 from activeprune.data.sources import Source
+from activeprune.experiment.plan import Plan
+from activeprune.experiment.plan.reading import in_results, parsed, read_study, written
 from tests.data.makers import noise
 
 
@@ -34,6 +36,33 @@ def test_ones_own_data_need_no_registration() -> None:
     found = load("tests.data.test_sources:mine", "~/somewhere", size=8)
     assert found.name == f"mine at {Path.home() / 'somewhere'}"
     assert len(found.train) == 8
+
+
+def test_options_of_ones_own_loader_come_from_a_study_and_are_part_of_what_the_data_are() -> None:
+    named = {"data": "tests.data.test_sources:mine"}
+    usual, other = read_study("smoke", named), read_study("smoke", {**named, "data.size": 8})
+    assert [len(study.training.dataset().train) for study in (usual, other)] == [6, 8]
+    assert other.training.outline() == ((3, 32, 32), 2)
+    assert parsed(written(other), "study.yaml") == other
+    assert read_study("smoke", {"data": {"name": named["data"], "options": {"size": 8}}}) == other
+    assert read_study("smoke", {**named, "data.size": 6}) == usual  # its default
+    assert not {step.key for step in Plan(usual).trainings} & {step.key for step in Plan(other).trainings}
+    assert in_results(usual)["data"] != in_results(other)["data"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("sise", 8, "unknown option of 'tests.data.test_sources:mine' 'sise': did you mean 'size'? (known: content,"),
+        ("size", [8], "option size = [8]: a number, a text, true or false is needed"),
+        ("options", 8, "options = 8: names and values are needed, such as {size: 32}"),
+        ("options", {"limit": 8}, "unknown option of 'tests.data.test_sources:mine' 'limit'"),
+    ],
+)
+def test_a_wrong_option_of_a_loader_in_a_study_is_told(key: str, value: object, says: str) -> None:
+    with pytest.raises(ap.InputError) as caught:
+        read_study("smoke", {"data": "tests.data.test_sources:mine", f"data.{key}": value})
+    assert says in str(caught.value)
 
 
 @pytest.mark.parametrize(

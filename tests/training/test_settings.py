@@ -37,7 +37,7 @@ def test_a_number_that_yaml_reads_as_text_is_a_number() -> None:
 
 WRONG = [
     ({"lrr": 0.1}, "unknown key 'lrr': did you mean 'lr'?"),
-    ({"data": {"name": "digits", "limt": 5}}, "unknown key of data 'limt': did you mean 'limit'?"),
+    ({"data": {"name": "digits", "limt": 5}}, "unknown option of 'digits' 'limt': did you mean 'limit'?"),
     (
         {"network": {"name": "resnet20", "shortcat": "pad"}},
         "unknown option of 'resnet20' 'shortcat': did you mean 'shortcut'?",
@@ -131,6 +131,7 @@ def test_the_recipes_normalisation_is_used() -> None:
 def test_where_data_are_does_not_change_what_they_are() -> None:
     assert DataChoice(name="cifar10", path="/a").model_dump(exclude={"path"}) == {
         "name": "cifar10",
+        "options": (),
         "content": None,
         "limit": None,
         "validation": None,

@@ -23,7 +23,7 @@ from ..core.registry import Registry
 from ..data import DATASETS
 from ..data.cache import directory as data_cache
 from ..experiment.imports import IMPORTS, import_all
-from ..experiment.plan.reading import study_keys, study_names
+from ..experiment.plan.reading import KEYS, study_keys, study_names
 from ..experiment.plan.study import CHAINS, VARIANTS
 from ..experiment.store import Damaged, Missing
 from ..extras import EXTRA_OF, present
@@ -141,7 +141,9 @@ def main(arguments: list[str] | None = None) -> int:
             raise  # what a file system refuses is nobody's bug: a name that is too long, a folder that is another's
         if "--debug" in given:
             traceback.print_exc()
-        return _fail(f"{usage()} (see --help)" if usage else str(error), 2)
+        key = str(getattr(error, "option_name", "")).removeprefix("--").replace("-", "_")
+        hint = f"--set {key}=VALUE changes a study's {key}" if key in KEYS else "see --help"
+        return _fail(f"{usage()} ({hint})" if usage else str(error), 2)
     if code == 130:  # some versions of typer turn an interrupt into this code themselves
         return _fail("interrupted", 130)
     return code if isinstance(code, int) else 0

@@ -28,6 +28,8 @@ class Given:
 
 def given(path: Path) -> Given:
     """What is in a folder, or the records in a file."""
+    if path.is_file() and path.name != RECORDS and (path.parent / RUN_FILE).is_file():
+        raise InputError(f"{path} is one file of a run: activeprune report {path.parent}")
     kept = path if path.is_file() else path / RECORDS
     is_started = any((path / name).is_file() for name in (RUN_FILE, GRID_FILE))
     if kept.is_file() and not is_started:

@@ -98,6 +98,7 @@ def unpack_(
 def _existing(folder: Path) -> FolderStore:
     if not (folder / "objects").is_dir():
         where = folder / ".store"
-        instead = f"{where} is one" if (where / "objects").is_dir() else "activeprune run makes one beside its folder"
-        raise InputError(f"{folder} is no store: {instead}{'' if folder == USUAL else f', usually {USUAL}'}")
+        usually = "" if folder == USUAL else f", usually {USUAL}"
+        made = f"activeprune run makes one beside its folder{usually}"
+        raise InputError(f"{folder} is no store: {f'{where} is one' if (where / 'objects').is_dir() else made}")
     return FolderStore(folder)

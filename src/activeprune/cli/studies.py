@@ -77,6 +77,8 @@ def run(
     count = processes or (min(os.cpu_count() or 1, MOST_PROCESSES) if job.device == "cpu" else 1)
     if dry_run:
         ahead = _looked_ahead(job, count, measure)
+        if ahead.missing:
+            _tell_of_absent_data(job)
         print_json(ahead.as_dict()) if as_json else _print_outlook(job, ahead)
         return 0
     outcome = _gone(job, count, pack, quiet)
@@ -131,6 +133,13 @@ def _looked_ahead(job: Run | Search, processes: int, measure: bool) -> Outlook:
         for training in unmeasured(job.plan, job.store, speeds):
             speeds[speed.alike(training)] = speed.measured(training, job.device)
     return outlook(job.plan, job.store, speeds, processes)
+
+
+def _tell_of_absent_data(job: Run | Search) -> None:
+    """Not an error: a run may be planned on one machine and computed on another."""
+    for path in {study.training.data.path for study in job.studies}:
+        if path is not None and not path.exists():
+            print(f"data.path = {path}: there is no such folder here, and the run will need it", file=sys.stderr)
 
 
 def _print_outlook(job: Run | Search, found: Outlook) -> None:

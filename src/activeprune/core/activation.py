@@ -13,8 +13,8 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from .errors import InputError, listed
-from .masks import Masks
+from .errors import InputError, kind_of, listed
+from .masks import Masks, checked_masks
 from .prunable import plain_names
 from .randomness import generator
 from .registry import Registered, Registry
@@ -104,8 +104,8 @@ def activate(
     """`count` fewer alive, chosen by AP: of the negative weights of θ* (`trained`), those that moved least from θ0
     (`start`). Both are state dicts. Movement is computed in float32.
 
-    Fewer than `count` go when the rule finds no more candidates. Rules that draw random numbers draw them by `seed` and
-    `cycle`.
+    Fewer than `count` go when the rule finds no more candidates. Where no weight has moved, the order of the layers
+    chooses. Rules that draw random numbers draw them by `seed` and `cycle`.
 
     >>> masks = Masks({"w": torch.ones(4, dtype=torch.bool)})
     >>> trained = {"w": torch.tensor([-1.0, 0.5, -0.2, -0.3])}
@@ -114,11 +114,11 @@ def activate(
     tensor([False,  True, False,  True])
     """
     chosen_rule = RULES[rule]
-    count = masks.checked_count(count)
+    count = checked_masks(masks).checked_count(count)
     journey = Journey(
         alive=masks,
-        trained=_weights(trained, masks, "trained"),
-        start=_weights(start, masks, "start"),
+        trained=weights_in(trained, masks, "trained"),
+        start=weights_in(start, masks, "start"),
         generator=generator(seed, "rule", cycle),
     )
     chosen = chosen_rule.function(journey, count)
@@ -126,13 +126,15 @@ def activate(
     return masks.without(chosen)
 
 
-def _weights(state: Tensors, masks: Masks, role: str) -> dict[str, Tensor]:
+def weights_in(state: Tensors, masks: Masks, role: str) -> dict[str, Tensor]:
     """The masked weights of a state dict, checked, in float32."""
     state = plain_names(state)
     if absent := [name for name in masks if name not in state]:
         raise InputError(f"{role} state of another model: it has no {listed(absent)}")
     weights = {}
     for name, mask in masks.items():
+        if not isinstance(state[name], Tensor):
+            raise InputError(f"{role} state: {name!r} is {kind_of(state[name])}, a tensor is needed")
         weight = weights[name] = state[name].detach().to(mask.device, torch.float32)
         if weight.shape != mask.shape:
             raise InputError(

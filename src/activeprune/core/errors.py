@@ -24,10 +24,19 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
     unknown method 'magic' (known: lamp, random)
     """
     names = sorted(known)
-    near = get_close_matches(str(name), names, n=1)
+    near = get_close_matches(str(name), names, n=1) or get_close_matches(str(name).lower(), names, n=1)
     hint = f": did you mean {near[0]!r}?" if near else ""
     listing = ", ".join(names) or "none"
     return InputError(f"unknown {kind} {name!r}{hint} (known: {listing})")
+
+
+def kind_of(thing: object) -> str:
+    """What a thing is, in a few words.
+
+    >>> kind_of(int), kind_of({})
+    ('the class int', 'a dict')
+    """
+    return f"the class {thing.__name__}" if isinstance(thing, type) else f"a {type(thing).__name__}"
 
 
 def listed(names: Iterable[str], most: int = 3) -> str:

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from .calling import Batch, Batches, LossFn, call, eval_mode, loss_of, samples_of
-from .errors import InputError
-from .graph import WeightGraph, trace
-from .masks import Masks
+from .errors import InputError, kind_of
+from .graph import WeightGraph, checked_graph, trace
+from .masks import Masks, checked_masks
 from .precision import widened
 from .prunable import unwrapped
 
@@ -35,12 +35,15 @@ class Evidence:
         loss_fn: LossFn | None = None,
         graph: WeightGraph | None = None,
     ) -> None:
-        self._parameters = masks.weights_of(model)
+        self._parameters = checked_masks(masks).weights_of(model)
         self.model = unwrapped(model)
         self.masks = masks
         self.generator = generator
         self.weights = {name: widened(parameter) for name, parameter in self._parameters.items()}
         self._batches = batches
+        is_function = callable(loss_fn) and not isinstance(loss_fn, type)  # a class would be built, not called
+        if loss_fn is not None and not is_function:
+            raise InputError(f"loss_fn must be a function of (output, target), not {kind_of(loss_fn)}")
         self._loss_fn = loss_fn
         self._graph = graph
 
@@ -56,12 +59,7 @@ class Evidence:
                 raise InputError("it needs the weight graph of the model: pass graph=ap.trace(model, example_input)")
             first, self._batches = _peeked(self._batches)
             self._graph = trace(self.model, first)
-        if not isinstance(self._graph, WeightGraph):
-            raise InputError(
-                f"graph must come from ap.trace(model, example_input), not be a {type(self._graph).__name__}"
-            )
-        self._graph.check(dict(self.model.named_parameters()))
-        return self._graph
+        return checked_graph(self._graph, self.model)
 
     def batches(self) -> Iterator[Batch]:
         """The batches that were passed in; an error when there are none."""

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from .errors import InputError, listed
-from .prunable import kind_of
+from .errors import InputError, kind_of, listed
 
 # The hooks of the hold of each model, so that the next hold finds them, also where nobody kept the last one. They refer
 # to the model weakly, so an entry goes with its model.

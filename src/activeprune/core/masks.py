@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from .errors import InputError, listed
+from .errors import InputError, kind_of, listed
 from .hold import Hold
 from .prunable import Patterns, prunable, refuse_shared, standard_names, unwrapped
 
@@ -37,11 +37,16 @@ class Masks(Mapping[str, Tensor]):
     """
 
     def __init__(self, tensors: Mapping[str, Tensor], left_out: Iterable[str] | None = None) -> None:
+        if not isinstance(tensors, Mapping):
+            raise InputError(
+                f"masks are bool tensors by name, not {kind_of(tensors)}: ap.Masks.dense(model) makes them"
+            )
         if not tensors:
             raise InputError("masks need at least one weight")
         for name, mask in tensors.items():
             if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
-                raise InputError(f"mask of {name!r} must be a bool tensor, got {getattr(mask, 'dtype', type(mask))}")
+                got = mask.dtype if isinstance(mask, Tensor) else kind_of(mask)
+                raise InputError(f"mask of {name!r} must be a bool tensor, got {got}")
         self._tensors = dict(tensors)
         self._left_out = None if left_out is None else frozenset(left_out)
 
@@ -110,7 +115,10 @@ class Masks(Mapping[str, Tensor]):
         try:
             number = operator.index(count)
         except TypeError as error:
-            raise InputError(f"a count of weights must be a whole number, not {count!r}") from error
+            raise InputError(
+                f"a count of weights must be a whole number, not {count!r}; "
+                "n_x, n_ap = ap.Budget(p, q).split(masks.alive) gives two"
+            ) from error
         if not 0 <= number <= self.alive:
             raise InputError(f"cannot prune {number} of {self.alive} alive weights")
         return number
@@ -209,6 +217,15 @@ class Masks(Mapping[str, Tensor]):
         if not (left_out is None or isinstance(left_out, list)):
             raise ValueError(f"left_out is {left_out!r}")
         return cls(tensors, left_out)
+
+
+def checked_masks(masks: object) -> Masks:
+    """What was passed as masks, if it is that: arguments are easily swapped."""
+    if not isinstance(masks, Masks):
+        raise InputError(
+            f"masks (ap.Masks) are needed, not {kind_of(masks)}: ap.Masks.dense(model) has all weights alive"
+        )
+    return masks
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.conv import _ConvNd
 from torch.nn.parameter import UninitializedParameter
 
-from .errors import InputError, listed, unknown
+from .errors import InputError, kind_of, listed, unknown
 
 ATTENTION_WEIGHTS = ("in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight")
 NEVER = (_NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.Embedding, nn.EmbeddingBag)
@@ -27,15 +27,6 @@ def plain_names(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         if plain and all(name.startswith(prefix) for name in plain):
             plain = {name.removeprefix(prefix): tensor for name, tensor in plain.items()}
     return plain
-
-
-def kind_of(thing: object) -> str:
-    """What a thing is, in a few words.
-
-    >>> kind_of(nn.Linear), kind_of({})
-    ('the class Linear', 'a dict')
-    """
-    return f"the class {thing.__name__}" if isinstance(thing, type) else f"a {type(thing).__name__}"
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
@@ -113,7 +104,10 @@ def _is_transformers_conv1d(kind: type) -> bool:
 
 def several(patterns: Patterns) -> Sequence[str]:
     """None, one or several patterns as a sequence."""
-    return () if patterns is None else (patterns,) if isinstance(patterns, str) else patterns
+    found = () if patterns is None else (patterns,) if isinstance(patterns, str) else patterns
+    if not isinstance(found, Sequence) or not all(isinstance(pattern, str) for pattern in found):
+        raise InputError(f"one or several patterns for names are needed, such as 'layer1.*', not {patterns!r}")
+    return found
 
 
 def _matching(patterns: str | Sequence[str], parameters: Iterable[str], names: set[str], role: str) -> set[str]:

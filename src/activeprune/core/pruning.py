@@ -8,13 +8,13 @@ from typing import Any, get_args
 
 from torch import Tensor, nn
 
-from .activation import RULES, activate
+from .activation import RULES, activate, weights_in
 from .budget import shared_out
 from .calling import Batches, LossFn
-from .errors import InputError, listed, unknown
+from .errors import InputError, kind_of, listed, unknown
 from .evidence import Evidence
 from .graph import WeightGraph
-from .masks import Masks
+from .masks import Masks, checked_masks
 from .methods import METHODS, Scope
 from .prunable import plain_names
 from .randomness import generator
@@ -70,7 +70,7 @@ def prune_lowest(masks: Masks, scores: Mapping[str, Tensor], count: int, scope: 
     >>> prune_lowest(masks, {"w": torch.tensor([2.0, 1.0, 0.0, 1.0])}, 1)["w"]
     tensor([ True, False, False,  True])
     """
-    _check_scores(scores, masks)
+    _check_scores(scores, checked_masks(masks))
     count = masks.checked_count(count)
     if scope not in get_args(Scope):
         raise unknown("scope", scope, get_args(Scope))
@@ -125,14 +125,14 @@ def prune_cycle(
     """
     known = METHODS[method]
     scope = known.scope if scope is None else scope
+    masks = checked_masks(masks)
     n_x, n_ap = masks.checked_count(n_x), masks.checked_count(n_ap)
     masks.checked_count(n_x + n_ap)
     if n_ap and known.chain == "at_init":
         raise InputError(f"method {method!r} prunes before any training, when nothing has moved: AP cannot go with it")
-    if rule not in RULES:
-        raise unknown(RULES.kind, rule, RULES)
+    RULES[rule]  # or an error, before any work is done
     trained = {name: weight.detach() for name, weight in masks.weights_of(model).items()}
-    origin = _checked_start(start, trained) if n_ap else {}
+    origin = _checked_start(start, trained, masks) if n_ap else {}
     if known.rounds > 1 and batches is not None:
         batches = list(batches)  # an iterator would be empty in the second round
 
@@ -150,9 +150,9 @@ def prune_cycle(
 
 def prune_solo(model: nn.Module, masks: Masks, count: int, start: Mapping[str, Tensor]) -> Pruned:
     """One pruning by AP's metric alone; when the negative weights run out, the least-moved others go."""
-    count = masks.checked_count(count)
+    count = checked_masks(masks).checked_count(count)
     trained = {name: weight.detach() for name, weight in masks.weights_of(model).items()}
-    origin = _checked_start(start, trained)
+    origin = _checked_start(start, trained, masks)
     after_ap = activate(masks, trained, origin, count, "ap")
     shortfall = count - (masks.alive - after_ap.alive)
     final = activate(after_ap, trained, origin, shortfall, "least_moved")
@@ -171,17 +171,23 @@ def _prune_in_rounds(
     return prune_lowest(masks, scores, masks.alive - kept, scope), scores
 
 
-def _checked_start(start: Mapping[str, Tensor] | None, trained: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+def _checked_start(
+    start: Mapping[str, Tensor] | None, trained: Mapping[str, Tensor], masks: Masks
+) -> Mapping[str, Tensor]:
     if start is None:
         raise InputError("AP compares the trained weights with those they started from: pass start=")
-    plain = plain_names(start)
+    before, plain = weights_in(start, masks, "start"), plain_names(start)
     for name, weight in trained.items():
-        if name in plain and plain[name].data_ptr() == weight.data_ptr() and weight.numel():
+        if plain[name].data_ptr() == weight.data_ptr() and weight.numel():
             raise InputError(f"start and model share the memory of {name!r}: copy the state before training")
+    if not any(bool(((w.to(before[name]) != before[name]) & masks[name]).any()) for name, w in trained.items()):
+        raise InputError("no weight has moved since start: prune after the training and before the rewind")
     return start
 
 
 def _check_scores(scores: Mapping[str, Tensor], masks: Masks) -> None:
+    if not isinstance(scores, Mapping):
+        raise InputError(f"scores by name are needed, as ap.score returns them, not {kind_of(scores)}")
     if absent := [name for name in masks if name not in scores]:
         raise InputError(f"no scores for layer {listed(absent)}")
     if extra := [name for name in scores if name not in masks]:

@@ -10,7 +10,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pkgutil import iter_modules
 from typing import Any, ClassVar, Generic, TypeVar
 
-from .errors import InputError, unknown
+from .errors import InputError, kind_of, unknown
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -75,6 +75,8 @@ class Registry(Mapping[str, T], Generic[T]):
         return keep
 
     def __getitem__(self, name: str) -> T:
+        if not isinstance(name, str):
+            raise InputError(f"{self.kind}: a name is needed, not {kind_of(name)} (known: {', '.join(self)})")
         if name not in self._known and name in (offered := self._offered()):
             self._load(offered[name])
         if name not in self._known:
@@ -83,7 +85,7 @@ class Registry(Mapping[str, T], Generic[T]):
 
     def find(self, name: str) -> T:
         """A thing by its name, or by `package.module:function` for one that nobody registered."""
-        if ":" not in name:
+        if not isinstance(name, str) or ":" not in name:
             return self[name]
         module, _, attribute = name.partition(":")
         try:

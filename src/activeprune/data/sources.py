@@ -72,7 +72,7 @@ def load(name: str, path: Path | str | None = None, **options: Any) -> Dataset:
     return loaded
 
 
-def outline(name: str, path: Path | None = None) -> Outline:
+def outline(name: str, path: Path | None = None, **options: Any) -> Outline:
     """Shape of an image and number of classes; the data are loaded only where the registration does not tell.
 
     >>> outline("cifar100")
@@ -80,7 +80,7 @@ def outline(name: str, path: Path | None = None) -> Outline:
     """
     told = DATASETS.find(name).outline
     if told is None:
-        return _outline_of(load(name, path))
+        return _outline_of(load(name, path, **options))
     return told if isinstance(told, Outline) else told(path)
 
 

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterable, Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from ..core.errors import InputError
@@ -26,6 +27,8 @@ def import_asked_for(told: Mapping[str, Any]) -> None:
 def import_all(modules: Iterable[str], folder: str = "") -> None:
     """Imports modules; also from a folder, which the installed command does not look into by itself."""
     for module in modules:
+        if module.endswith(".py"):
+            raise InputError(f"--import {module}: a module is needed, not a file: {Path(module).stem}")
         if folder not in sys.path:
             sys.path.insert(0, folder)
         try:

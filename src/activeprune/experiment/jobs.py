@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
-from ..core.errors import InputError
+from ..core.errors import InputError, whole
 from ..core.masks import Masks
 from ..machine import AUTO, automatic
 from ..machine import device as usable_device
@@ -73,6 +73,7 @@ class Job(ABC):
         `processes` work on it at once; on a GPU `pack` networks are trained at once, None: as many as are fastest.
         """
         observer = observer or Observer()
+        processes, pack = whole("processes", processes, 1), None if pack is None else whole("pack", pack, 1)
         self._check_layers()
         with explained("folder", self.out):
             shared = Sharing(self.out)
@@ -88,7 +89,8 @@ class Job(ABC):
             elif not self.is_written():
                 raise InputError(f"another process is running another study in {self.out}: choose another folder")
             own = self._executor(observer, pack)
-            return self._gone(own if processes == 1 else Processes(own, self.out, processes - 1, pack), observer)
+            helpers = min(processes, len(self.plan.todo(self.store).missing)) - 1  # more would find nothing to do
+            return self._gone(own if helpers < 1 else Processes(own, self.out, helpers, pack), observer)
 
     def _gone(self, executor: Executor, observer: Observer) -> Outcome:
         try:

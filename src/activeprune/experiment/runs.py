@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import InputError
+from ..core.errors import InputError, kind_of
 from ..extras import need
 from .collecting import register
 from .findings import Rows, epoch_lines, probe_lines, rows_of, summaries
@@ -107,6 +107,9 @@ class Run(Job):
 
 def folder_of(study: str | Path, out: str | Path | None) -> Path:
     """The folder that is named, or runs/STUDY."""
+    for role, given, what in (("study", study, "its name or a YAML file"), ("out", out, "the name of a folder")):
+        if not isinstance(given, (str, os.PathLike)) and not (given is None and role == "out"):
+            raise InputError(f"{role}: {what} is needed, not {kind_of(given)}; keys are changed with set={{...}}")
     return Path(out) if out is not None else Path("runs") / Path(study).stem
 
 

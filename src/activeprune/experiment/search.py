@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from ..core.errors import InputError, listed
+from ..core.errors import InputError, kind_of, listed
 from .findings import Rows
 from .jobs import Job
 from .plan.reading import read_grid, written
@@ -109,16 +109,24 @@ def started(
 
 def opened(out: str | Path) -> Run | Search:
     """What was started in a folder before."""
+    if isinstance(out, Job):
+        raise InputError(f"a folder is needed, not {kind_of(out)}, which has its rows already: rows()")
     folder = Path(out)
     if (folder / RUN_FILE).is_file():
         return Run.opened(folder)
     if (folder / GRID_FILE).is_file():
         return Search.opened(folder)
     inside = sorted(str(path.parent) for name in (RUN_FILE, GRID_FILE) for path in folder.glob(f"*/{name}"))
-    instead = f"{listed(inside)} inside it " + ("do" if len(inside) > 1 else "does")
-    raise InputError(
-        f"{folder} holds no run: {instead if inside else f'activeprune run STUDY --out {folder} starts one'}"
-    )
+    usual = folder_of(folder, None)
+    if inside:
+        instead = f"{listed(inside)} inside it " + ("do" if len(inside) > 1 else "does")
+    elif (folder / "objects").is_dir():
+        instead = "it is a store, and the folders of its runs are beside it"
+    elif any((usual / name).is_file() for name in (RUN_FILE, GRID_FILE)):
+        instead = f"{usual} does"
+    else:
+        instead = f"activeprune run STUDY --out {folder} starts one"
+    raise InputError(f"{folder} holds no run: {instead}")
 
 
 def folder_name(label: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 from torch import nn
 
-from ..core.errors import InputError, unknown
+from ..core.errors import InputError, unknown, whole
 from ..core.registry import Registered, Registry, check_options, import_files_of
 
 Init = Literal["kaiming_normal", "native"]
@@ -49,8 +49,7 @@ def build(name: str, num_classes: int = 10, **options: Any) -> nn.Module:
     272474
     """
     found = NETWORKS.find(name)
-    if num_classes < 1:
-        raise InputError(f"num_classes = {num_classes}: at least 1 is needed")
+    num_classes = whole("num_classes", num_classes, 1)
     check_options(f"network {name!r}", options, found.options)
     built: nn.Module = found.function(num_classes=num_classes, **options)
     return built

@@ -12,8 +12,8 @@ from torch.utils._pytree import tree_map
 
 from ..core.calling import Batch, Batches, eval_mode, inputs_of, one_less, size_of
 from ..core.errors import InputError
-from ..core.graph import WeightGraph, trace
-from ..core.masks import Masks
+from ..core.graph import WeightGraph, checked_graph, trace
+from ..core.masks import Masks, checked_masks
 from ..core.prunable import Patterns, unwrapped
 from ..core.randomness import torchs_own
 from .attribution import Attribution, Unfed
@@ -91,14 +91,14 @@ class DeadNeuronCounter:
         graph: WeightGraph | None = None,
         counting: Counting = USUAL,
     ) -> None:
-        weights = {} if masks is None else masks.weights_of(model)
+        weights = {} if masks is None else checked_masks(masks).weights_of(model)
         self._model = unwrapped(model)
         if isinstance(self._model, torch.jit.ScriptModule):
             raise InputError(
                 "a model compiled by torch.jit hides its activations: measure the one that it was made from"
             )
         if graph is not None:
-            graph.check(dict(self._model.named_parameters()))
+            checked_graph(graph, self._model)
         self.graph = graph
         """The weight graph; traced with the first batch. Of a model that cannot be traced it tells why."""
         self._masks: Mapping[str, Tensor] = masks or {}

@@ -14,7 +14,6 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from torch import nn
 
 from ..core.errors import InputError, unknown
-from ..core.registry import check_options
 from ..data import DATASETS, Augmentation, Dataset, Feed, Normalisation, Outline, load, split
 from ..data import feed as feed_of
 from ..data import outline as outline_of
@@ -98,16 +97,25 @@ class Choice(Settings):
             value = {"name": value}
         if not isinstance(value, Mapping) or not isinstance(value.get("name"), str):
             return value
-        if "options" in value:
-            value = {**dict(value["options"]), "name": value["name"]}
-        options = {str(key): option for key, option in value.items() if key != "name"}
+        fields = cls.model_fields.keys() - {"options"}
+        options = _pairs(value.get("options", ()))
+        options |= {str(key): option for key, option in value.items() if key not in cls.model_fields}
+        known = cls.known_options(value["name"])
         for key, option in options.items():
+            if key not in known:
+                raise unknown(f"option of {value['name']!r}", key, {*known, *fields} - {"name"})
             if not isinstance(option, Scalar):
                 raise InputError(f"option {key} = {option!r}: a number, a text, true or false is needed")
-        known = cls.known_options(value["name"])
-        check_options(repr(value["name"]), options, known)
         told = {key: option for key, option in options.items() if option != known[key]}
-        return {"name": value["name"], "options": tuple(sorted(told.items()))}
+        return {**{key: value[key] for key in fields if key in value}, "options": tuple(sorted(told.items()))}
+
+
+def _pairs(options: Any) -> dict[str, Any]:
+    """Options as a study has them, or as it is written down."""
+    try:
+        return dict(options)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"options = {options!r}: names and values are needed, such as {{size: 32}}") from error
 
 
 class NetworkChoice(Choice):
@@ -119,11 +127,13 @@ class NetworkChoice(Choice):
         return NETWORKS.find(name).options
 
 
-class DataChoice(Settings):
-    """A data set by name: `cifar10`, or `{name: cifar10, path: …, limit: 2000}`."""
+class DataChoice(Choice):
+    """A data set by name: `cifar10`, or `{name: cifar10, path: …, limit: 2000}`, with the options of its loader."""
 
     name: str
     """Which data set it is."""
+    options: tuple[tuple[str, Scalar], ...] = ()
+    """Of a loader of one's own; one of them is set by its name: data.NAME."""
     path: Path | None = None
     """Where it is; says nothing about what it is."""
     content: str | None = None
@@ -133,16 +143,10 @@ class DataChoice(Settings):
     validation: Count | None = None
     """Images held out of the training images; by default a tenth, at most 50,000."""
 
-    @model_validator(mode="before")
     @classmethod
-    def _from_name(cls, value: Any) -> Any:
-        return {"name": value} if isinstance(value, str) else value
-
-    @field_validator("name")
-    @classmethod
-    def _exists(cls, name: str) -> str:
-        DATASETS.find(name)
-        return name
+    def known_options(cls, name: str) -> Mapping[str, Any]:
+        """Of a loader."""
+        return DATASETS.find(name).options
 
     @field_validator("path")
     @classmethod
@@ -259,7 +263,7 @@ class Training(Settings):
 
     def outline(self) -> Outline:
         """Shape of the images that the network sees, and the number of classes."""
-        (channels, height, width), classes = outline_of(self.data.name, self.data.path)
+        (channels, height, width), classes = outline_of(self.data.name, self.data.path, **dict(self.data.options))
         return Outline((channels, self.resolution or height, self.resolution or width), classes)
 
     def _options(self, channels: int) -> dict[str, Any]:
@@ -279,7 +283,7 @@ class Training(Settings):
 
     def dataset(self) -> Dataset:
         """Its data."""
-        dataset = load(self.data.name, self.data.path)
+        dataset = load(self.data.name, self.data.path, **dict(self.data.options))
         if self.data.content not in (None, dataset.content):
             raise InputError(
                 f"{self.data.path} is not what it was: names or sizes of its files have changed. "
@@ -319,6 +323,8 @@ def _reworded(error: ValidationError, model: type[BaseModel]) -> InputError:
         return InputError(f"key {key!r} is missing")
     if first["type"] == "literal_error":
         known = re.findall(r"'([^']*)'", first["ctx"]["expected"])
+        if "," in str(first["input"]):
+            return InputError(f"{key} = {first['input']!r}: several are a list, such as [{', '.join(known[:2])}]")
         return InputError(f"{key} = {first['input']!r}: {unknown('value', first['input'], known)}")
     message = first["msg"].removeprefix("Value error, ")
     if (words := IN_OUR_WORDS.get(first["type"])) is not None:

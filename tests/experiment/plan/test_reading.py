@@ -85,7 +85,7 @@ def test_changes_reach_where_they_belong() -> None:
 
 WRONG = [
     ("lrr=0.1", "unknown key 'lrr': did you mean 'lr'?"),
-    ("data.limt=5", "unknown key of data 'limt': did you mean 'limit'?"),
+    ("data.limt=5", "unknown option of 'cifar10' 'limt': did you mean 'limit'?"),
     ("network.shortcat=pad", "unknown option of 'resnet20' 'shortcat': did you mean 'shortcut'?"),
     ("network=resnet21", "unknown network 'resnet21': did you mean 'resnet20'?"),
     ("data.name=cifar11", "unknown data set 'cifar11': did you mean 'cifar10'?"),

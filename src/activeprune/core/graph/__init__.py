@@ -2,7 +2,7 @@
 
 from .activations import Naming, kind_of
 from .fed import fed_neurons
-from .structure import Activation, Barrier, Link, WeightGraph
+from .structure import Activation, Barrier, Link, WeightGraph, checked_graph
 from .trace import trace
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "Link",
     "Naming",
     "WeightGraph",
+    "checked_graph",
     "fed_neurons",
     "kind_of",
     "trace",

@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..errors import InputError, unknown
 from .signals import Ids
@@ -170,6 +170,14 @@ class WeightGraph:
         for name, layer in self.layers.items():
             if name in masks and (shape := tuple(masks[name].shape)) != layer.shape:
                 raise InputError(f"the weight graph is of another model: {name!r} is {layer.shape} there, {shape} here")
+
+
+def checked_graph(graph: object, model: nn.Module) -> WeightGraph:
+    """What was passed as the weight graph of a model, if it is that."""
+    if not isinstance(graph, WeightGraph):
+        raise InputError(f"graph must come from ap.trace(model, example_input), not be a {type(graph).__name__}")
+    graph.check(dict(model.named_parameters()))
+    return graph
 
 
 def _wide(tensor: Tensor) -> NDArray[np.float64]:

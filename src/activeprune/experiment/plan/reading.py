@@ -48,6 +48,9 @@ def read_grid(
     >>> list(read_grid("smoke", grid={"q": [0.01, 0.02], "p": [0.2]}))
     ['q=0.01,p=0.2', 'q=0.02,p=0.2']
     """
+    for role, given, example in (("set", changes, "{'cycles': 2}"), ("grid", grid, "{'q': [0.01, 0.02]}")):
+        if given is not None and not (isinstance(given, Mapping) and all(isinstance(key, str) for key in given)):
+            raise InputError(f"{role} = {given!r}: keys and values are needed, such as {role}={example}")
     values = _resolved(_file(name, (STUDIES, TRAININGS)), ())
     own = values.pop("grid", None) or {}
     if not isinstance(own, Mapping):
@@ -133,6 +136,8 @@ def assignments(texts: Iterable[str]) -> dict[str, Any]:
         key, equals, value = text.partition("=")
         if not equals or not key:
             raise InputError(f"{text!r} is no assignment: key=value is needed, such as lr=0.1")
+        if key.strip() in found:
+            raise InputError(f"{key.strip()} is given twice: one value is needed")
         found[key.strip()] = _from_yaml(value, f"{key} = {value!r} cannot be read as YAML") if value.strip() else value
     return found
 
@@ -166,6 +171,7 @@ def _changed(values: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, An
         values = _with_training(values, _resolved(_file(str(changes["training"]), (TRAININGS,)), ()))
     values = dict(values)
     for key, value in sorted(changes.items(), key=lambda item: "." in item[0]):  # a whole before its parts
+        value = value.tolist() if hasattr(value, "tolist") else value  # numpy's numbers
         outer, dot, inner = key.partition(".")
         if dot and outer in ("data", "network", "method"):
             before = values.get(outer)
@@ -255,6 +261,8 @@ def _file(name: str | Path, folders: Iterable[Path], but: Path | None = None) ->
     for folder in folders:
         if (path := folder / f"{name}.yaml").is_file() and path != but:
             return path
+    if given.is_file():
+        raise InputError(f"{given} is no study: a file of one has a name that ends in .yaml")
     known = {path.stem for folder in folders for path in folder.glob("*.yaml")}
     raise unknown("training" if folders == [TRAININGS] else "study", str(name), known)
 
