@@ -12,7 +12,7 @@ def trainings_to(study: Study) -> dict[tuple[str, int], int]:
 
     What another λ or another variant needs besides is no part of it, since who wants one pruned network does without.
 
-    >>> from activeprune.experiment.reading import read_study
+    >>> from activeprune.experiment.plan.reading import read_study
     >>> study = read_study("table1", {"chain": "rewind", "cycles": 3, "report_cycles": [1, 3]})
     >>> found = trainings_to(study)
     >>> found["plain", 0], found["plain", 1], found["ap_lite", 3]

@@ -19,7 +19,7 @@ NEAR = 1.06  # densities that differ by less are the same: the paper prints 5.72
 def points(found: Published | None, study: Study) -> dict[str, list[Point]]:
     """What a table prints of the study's variants.
 
-    >>> from activeprune.experiment.reading import read_study
+    >>> from activeprune.experiment.plan.reading import read_study
     >>> from activeprune.report.published import accuracies
     >>> study = read_study("table1")
     >>> points(accuracies(study), study)["ap_pro"][-1]
@@ -37,7 +37,7 @@ def points(found: Published | None, study: Study) -> dict[str, list[Point]]:
 def tables_of(found: Published | None, study: Study) -> str:
     """The table that the study's variants stand in, or several.
 
-    >>> from activeprune.experiment.reading import read_study
+    >>> from activeprune.experiment.plan.reading import read_study
     >>> from activeprune.report.published import accuracies
     >>> study = read_study("table1")
     >>> tables_of(accuracies(study), study)
