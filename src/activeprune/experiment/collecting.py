@@ -43,8 +43,8 @@ def register(store: FolderStore, out: Path, study: Study) -> None:
     What is written down stands for itself: it holds even where the run's folder has been moved.
     """
     name = hashlib.sha256(os.fsencode(out.resolve())).hexdigest()[:16]
-    told = {"out": os.path.relpath(out, store.root), "study": written(study), **asked_for()}
-    write_text(store.root / "runs" / f"{name}.json", json.dumps(told) + "\n")
+    registration = {"out": os.path.relpath(out, store.root), "study": written(study), **asked_for()}
+    write_text(store.root / "runs" / f"{name}.json", json.dumps(registration) + "\n")
 
 
 def registered(store: FolderStore) -> list[Registered]:
@@ -52,10 +52,10 @@ def registered(store: FolderStore) -> list[Registered]:
     found = []
     for name in names_in(store.root / "runs"):
         if name.endswith(".json"):
-            told = read_json(store.root / "runs" / name, "out", "study", "imports", "import_from")
-            import_asked_for(told)
-            study = parsed(told["study"], name)
-            found.append(Registered(store.root / "runs" / name, store.root / told["out"], study))
+            registration = read_json(store.root / "runs" / name, "out", "study", "imports", "import_from")
+            import_asked_for(registration)
+            study = parsed(registration["study"], name)
+            found.append(Registered(store.root / "runs" / name, store.root / registration["out"], study))
     return found
 
 

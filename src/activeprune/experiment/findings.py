@@ -75,8 +75,7 @@ class Summary:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON; seeds as text, as JSON wants its keys."""
-        told = asdict(self)
-        return {**told, "values": {str(seed): value for seed, value in self.values.items()}}
+        return {**asdict(self), "values": {str(seed): value for seed, value in self.values.items()}}
 
 
 def rows_of(plan: Plan, store: Store) -> Rows:

@@ -18,9 +18,9 @@ def asked_for() -> dict[str, Any]:
     return {"imports": [name for name in os.environ.get(IMPORTS, "").split(",") if name], "import_from": os.getcwd()}
 
 
-def import_asked_for(told: Mapping[str, Any]) -> None:
+def import_asked_for(saved: Mapping[str, Any]) -> None:
     """Imports what another process wrote down."""
-    import_all(told["imports"], told["import_from"])
+    import_all(saved["imports"], saved["import_from"])
 
 
 def import_all(modules: Iterable[str], folder: str = "") -> None:

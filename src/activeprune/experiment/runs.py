@@ -37,11 +37,11 @@ class Run(Job):
     def opened(cls, out: str | Path) -> Run:
         """A run that was started before."""
         folder = Path(out)
-        told = read_json(folder / RUN_FILE, "store", "imports", "import_from")
-        if not isinstance(told["store"], str):
+        setup = read_json(folder / RUN_FILE, "store", "imports", "import_from")
+        if not isinstance(setup["store"], str):
             raise InputError(f"{folder / RUN_FILE} cannot be read: its store is no path")
-        import_asked_for(told)
-        return cls(read_study(folder / STUDY_FILE), folder, FolderStore(folder / told["store"]))
+        import_asked_for(setup)
+        return cls(read_study(folder / STUDY_FILE), folder, FolderStore(folder / setup["store"]))
 
     def rows(self) -> Rows:
         """What was found so far, one row a cell and seed."""
@@ -50,8 +50,8 @@ class Run(Job):
     def write_study(self) -> None:
         """The study as it is run, and where its store is, so that the folder says what it is."""
         write_text(self.out / STUDY_FILE, written(self.study))
-        told = {"store": os.path.relpath(self.store.root, self.out), **asked_for()}
-        write_text(self.out / RUN_FILE, json.dumps(told) + "\n")
+        setup = {"store": os.path.relpath(self.store.root, self.out), **asked_for()}
+        write_text(self.out / RUN_FILE, json.dumps(setup) + "\n")
         register(self.store, self.out, self.study)
 
     def is_written(self) -> bool:

@@ -127,7 +127,7 @@ def claims_table(made: Sequence[Claim], several: bool = False) -> Table:
             whose = ("", "")
         for one in shown:
             says = f"{one.says} ({one.run})" if one.run and several else one.says
-            rows.append((*map(cell, (*whose, says)), cell(one.status, bold=len(shown) == 1), one.told))
+            rows.append((*map(cell, (*whose, says)), cell(one.status, bold=len(shown) == 1), one.evidence_cell))
     return Table(
         name="claims",
         title="The paper's claims",

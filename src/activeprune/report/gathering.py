@@ -62,13 +62,14 @@ class Gathered(Trainings):
 def gathered(run: Run) -> Gathered:
     """What the store of a run has, finished or not."""
     plan, store = run.plan, run.store
-    done = {key: told for key, step in plan.steps.items() if isinstance(step, Train) and (told := _told(store, key))}
+    trained = [key for key, step in plan.steps.items() if isinstance(step, Train)]
+    done = {key: how for key in trained if (how := _provenance(store, key))}
     return Gathered(
         title=run.out.name,
         study=run.study,
         trainings=tuple(_training(cell, plan, store) for cell in plan.cells),
         work=tuple(_work(plan, store, done)),
-        machines=tuple(sorted({str(told["machine"]) for told in done.values() if "machine" in told})),
+        machines=tuple(sorted({str(how["machine"]) for how in done.values() if "machine" in how})),
         imports=_imports(run),
     )
 
@@ -93,7 +94,7 @@ def _training(cell: Cell, plan: Plan, store: Store) -> Reported:
         after=_measured(cell.after, store),
         probes=_probes(cell.training, plan, store),
         layers={} if cell.masks is None else _densities(cell.masks.key, store),
-        provenance=_told(store, cell.training.key),
+        provenance=_provenance(store, cell.training.key),
         keys={
             name: step.key
             for name, step in (("masks", cell.masks), ("before", cell.before), ("after", cell.after))
@@ -135,7 +136,7 @@ def _part(store: Store, key: str, part: str) -> bytes | None:
         return None
 
 
-def _told(store: Store, key: str) -> dict[str, Any]:
+def _provenance(store: Store, key: str) -> dict[str, Any]:
     try:
         return sound(store.provenance(key))
     except (Missing, Damaged):
@@ -143,7 +144,7 @@ def _told(store: Store, key: str) -> dict[str, Any]:
 
 
 def _work(plan: Plan, store: Store, done: Mapping[str, Mapping[str, Any]]) -> Iterator[Work]:
-    """The whole trainings of a plan; `done` is what is told of those that are."""
+    """The whole trainings of a plan; `done` is the provenance of those that are, by key."""
     variants = dict.fromkeys(cell.variant for cell in plan.cells)
     behind_it = {v: behind(cell.training for cell in plan.cells if cell.variant == v).keys() for v in variants}
     for step in plan.trainings:

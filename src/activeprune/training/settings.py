@@ -106,8 +106,8 @@ class Choice(Settings):
                 raise InputError(f"option {key} = {option!r}: a number, a text, true or false is needed")
         known = cls.known_options(value["name"])
         check_options(repr(value["name"]), options, known)
-        told = {key: option for key, option in options.items() if option != known[key]}
-        return {"name": value["name"], "options": tuple(sorted(told.items()))}
+        chosen = {key: option for key, option in options.items() if option != known[key]}
+        return {"name": value["name"], "options": tuple(sorted(chosen.items()))}
 
 
 class NetworkChoice(Choice):

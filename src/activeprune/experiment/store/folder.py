@@ -111,7 +111,7 @@ class FolderStore(Store):
         """
         folder = self._folder(key)
         seals = {checked_part(name): Seal.of(data) for name, data in parts.items()}
-        told = canonical(dict(provenance))
+        origin = canonical(dict(provenance))
         with self._explained(), alone(folder.parent):
             present = self._present(key)
             held = present or {}
@@ -119,7 +119,7 @@ class FolderStore(Store):
                 return
             new = {name: parts[name] for name in sorted(seals.keys() - held.keys())}
             if present is None:
-                new[PROVENANCE] = told
+                new[PROVENANCE] = origin
             if new:
                 _commit(folder, new, written(key, {**held, **seals}))
 
@@ -128,10 +128,10 @@ class FolderStore(Store):
         with self._explained():
             self._seals(key)
             try:
-                told = json.loads((self._folder(key) / PROVENANCE).read_bytes())
+                stored = json.loads((self._folder(key) / PROVENANCE).read_bytes())
             except (FileNotFoundError, ValueError, RecursionError):
                 return {}
-        return told if isinstance(told, dict) else {}
+        return stored if isinstance(stored, dict) else {}
 
     def list(self) -> Iterator[Entry]:
         """All complete entries, by key."""

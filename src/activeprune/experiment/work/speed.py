@@ -69,8 +69,8 @@ class Speed:
 
 def alike(training: Training) -> str:
     """The same for trainings whose steps take the same time."""
-    told = {key: value for key, value in identity(training).items() if key in WHAT_COUNTS}
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+    settings = {key: value for key, value in identity(training).items() if key in WHAT_COUNTS}
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def known(store: Store, device: str) -> dict[str, Speed]:

@@ -97,7 +97,7 @@ def draw_variant(plot: Any, variant: str, found: Sequence[Spot], scale: float = 
     _band(plot, means, variant)
     _line(plot, means, variant)
     marks = plot.scatter("x", "mean", source=means, size=MARK, marker=marker(variant), line_color=None)
-    _told(marks, seen, variant)
+    _tagged(marks, seen, variant)
     says(marks, {"": LOOKS[variant].label, "λ": "@density", "mean": "@said", "seeds": "@seeds"})
     points = {
         "x": np.array([spot.x for spot in found for _ in spot.values], "f4"),
@@ -109,7 +109,7 @@ def draw_variant(plot: Any, variant: str, found: Sequence[Spot], scale: float = 
         "x", "y", source=ColumnDataSource(points), size=SEED, marker="circle", fill_alpha=0.35, line_alpha=0.8,
         visible=False,
     )  # fmt: skip
-    _told(each, {**seen, "show": "seeds"}, variant)
+    _tagged(each, {**seen, "show": "seeds"}, variant)
     says(each, {"": LOOKS[variant].label, "λ": "@density{2} %", "seed": "@seed", "value": "@y{3} %"})
 
 
@@ -137,7 +137,7 @@ def draw_published(plot: Any, variant: str, points: Sequence[Point], shift: floa
 
 
 def draw_chosen(
-    plot: Any, variant: str, data: tuple[str, str], columns: Mapping[str, Sequence[Any]], told: Mapping[str, str]
+    plot: Any, variant: str, data: tuple[str, str], columns: Mapping[str, Sequence[Any]], texts: Mapping[str, str]
 ) -> None:
     """A line, and its band where there are deviations, whose numbers the page changes.
 
@@ -147,7 +147,7 @@ def draw_chosen(
     if "std" in columns:
         _band(plot, source, variant)
     line = _line(plot, source, variant)
-    says(line, {"": LOOKS[variant].label, **told})
+    says(line, {"": LOOKS[variant].label, **texts})
 
 
 def _ends(columns: Mapping[str, Sequence[Any]]) -> dict[str, list[float]]:
@@ -157,12 +157,12 @@ def _ends(columns: Mapping[str, Sequence[Any]]) -> dict[str, list[float]]:
     return {"low": [point.low for point in points], "high": [point.high for point in points]}
 
 
-def says(renderer: Any, told: Mapping[str, str]) -> None:
+def says(renderer: Any, texts: Mapping[str, str]) -> None:
     """What the page's script says of a point under the mouse or a finger, by name.
 
     `@column` is the point's value in that column of its source, `@column{3}` the same with three digits.
     """
-    renderer.tags = [*renderer.tags, {"says": [*told.items()]}]
+    renderer.tags = [*renderer.tags, {"says": [*texts.items()]}]
 
 
 def plain(text: str) -> PlainText:
@@ -178,9 +178,9 @@ def embedded(panel: Panel, target: str) -> dict[str, Any]:
     def numbered(found: re.Match[str]) -> str:
         return f'"{found[1]}": "{ids.setdefault(found[2], f"p{len(ids)}")}"'
 
-    told = {key: item[key] for key in ("target_id", "root_id", "doc", "version")}
-    made: dict[str, Any] = json.loads(re.sub(r'"(id|root_id)": "(p\d+)"', numbered, json.dumps(told)))
-    return made
+    model = {key: item[key] for key in ("target_id", "root_id", "doc", "version")}
+    plot: dict[str, Any] = json.loads(re.sub(r'"(id|root_id)": "(p\d+)"', numbered, json.dumps(model)))
+    return plot
 
 
 def _rounded(columns: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
@@ -210,16 +210,16 @@ def _means(found: Sequence[Spot], scale: float) -> dict[str, list[Any]]:
 
 def _band(plot: Any, source: ColumnDataSource, variant: str) -> None:
     band = plot.varea("x", "low", "high", source=source, fill_alpha=BAND, level="underlay")
-    _told(band, {"variant": variant, "show": "band"}, variant)
+    _tagged(band, {"variant": variant, "show": "band"}, variant)
 
 
 def _line(plot: Any, source: ColumnDataSource, variant: str) -> Any:
     line = plot.line("x", "mean", source=source, line_width=2, line_dash=dashes(LOOKS[variant].line))
-    _told(line, {"variant": variant}, variant)
+    _tagged(line, {"variant": variant}, variant)
     return line
 
 
-def _told(renderer: Any, seen: Mapping[str, str], variant: str) -> None:
+def _tagged(renderer: Any, seen: Mapping[str, str], variant: str) -> None:
     """When it is seen, and in whose colour; given to Bokeh at once these tags would be those of its glyph alone."""
     renderer.tags = [seen, {"colour": variant}]
     for name in ("fill_color", "line_color"):
