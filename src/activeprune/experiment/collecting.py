@@ -52,10 +52,13 @@ def registered(store: FolderStore) -> list[Registered]:
     found = []
     for name in names_in(store.root / "runs"):
         if name.endswith(".json"):
-            registration = read_json(store.root / "runs" / name, "out", "study", "imports", "import_from")
-            import_asked_for(registration)
+            file = store.root / "runs" / name
+            registration = read_json(file, "out", "study", "imports", "import_from")
+            if not isinstance(registration["out"], str):
+                raise InputError(f"{file} cannot be read: its out is no path")
+            import_asked_for(registration, file)
             study = parsed(registration["study"], name)
-            found.append(Registered(store.root / "runs" / name, store.root / registration["out"], study))
+            found.append(Registered(file, store.root / registration["out"], study))
     return found
 
 

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +28,13 @@ EPOCHS_FILE, PROBES_FILE, SUMMARY_FILE = "epochs.jsonl", "dead_neurons.jsonl", "
 
 
 class Run(Job):
-    """A study, the folder of its results, and the store that it shares with others."""
+    """A study, the folder of its results, the store that it shares with others, and modules that it needs: None are
+    those that this process was asked to import.
+    """
 
-    def __init__(self, study: Study, out: Path, store: FolderStore) -> None:
+    def __init__(self, study: Study, out: Path, store: FolderStore, imports: Sequence[str] | None = None) -> None:
         self.study = study.model_copy(update={"training": pinned(study.training)})
+        self.imports = tuple(asked_for()["imports"] if imports is None else imports)
         super().__init__([self.study], out, store)
 
     @classmethod
@@ -40,8 +44,8 @@ class Run(Job):
         setup = read_json(folder / RUN_FILE, "store", "imports", "import_from")
         if not isinstance(setup["store"], str):
             raise InputError(f"{folder / RUN_FILE} cannot be read: its store is no path")
-        import_asked_for(setup)
-        return cls(read_study(folder / STUDY_FILE), folder, FolderStore(folder / setup["store"]))
+        imports = import_asked_for(setup, folder / RUN_FILE)
+        return cls(read_study(folder / STUDY_FILE), folder, FolderStore(folder / setup["store"]), imports)
 
     def rows(self) -> Rows:
         """What was found so far, one row a cell and seed."""

@@ -11,10 +11,9 @@ from ..experiment.findings import GRANULARITIES, PARTS
 from ..experiment.plan import Plan, behind
 from ..experiment.plan.chains import Cell
 from ..experiment.plan.steps import Measure, Train
-from ..experiment.runs import RUN_FILE, Run
+from ..experiment.runs import Run
 from ..experiment.store import Damaged, Missing, Store
 from ..experiment.store.artifacts import MASKS, masks_of
-from ..experiment.store.files import read_json
 from ..experiment.store.provenance import Provenance, sound
 from ..experiment.store.records import looks, measure_record, outcome_of, prune_record, train_record
 from .comparisons import Comparison, comparisons, dead_units
@@ -70,13 +69,8 @@ def gathered(run: Run) -> Gathered:
         trainings=tuple(_training(cell, plan, store) for cell in plan.cells),
         work=tuple(_work(plan, store, done)),
         machines=tuple(sorted({str(how["machine"]) for how in done.values() if "machine" in how})),
-        imports=_imports(run),
+        imports=run.imports,
     )
-
-
-def _imports(run: Run) -> tuple[str, ...]:
-    path = run.out / RUN_FILE
-    return tuple(map(str, read_json(path, "imports")["imports"])) if path.is_file() else ()
 
 
 def _training(cell: Cell, plan: Plan, store: Store) -> Reported:
