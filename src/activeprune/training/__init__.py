@@ -2,18 +2,15 @@
 
 from .duration import Duration
 from .loop import train
-from .result import Checkpoint, Epoch, Failure, ForeignCheckpoint, Result
+from .result import Checkpoint, Epoch, Result
 from .schedules import learning_rates
-from .settings import DataChoice, NetworkChoice, Training
+from .settings import DataChoice, Training
 
 __all__ = [
     "Checkpoint",
     "DataChoice",
     "Duration",
     "Epoch",
-    "Failure",
-    "ForeignCheckpoint",
-    "NetworkChoice",
     "Result",
     "Training",
     "learning_rates",

@@ -2,12 +2,10 @@
 
 from .activations import Naming, kind_of
 from .fed import fed_neurons
-from .structure import Activation, Barrier, Link, WeightGraph
+from .structure import Link, WeightGraph
 from .trace import trace
 
 __all__ = [
-    "Activation",
-    "Barrier",
     "Link",
     "Naming",
     "WeightGraph",
