@@ -18,7 +18,6 @@ from .findings import Rows, epoch_lines, probe_lines, rows_of, summaries
 from .imports import asked_for, import_asked_for
 from .jobs import Job
 from .plan.reading import in_results, parsed, read_study, written
-from .plan.steps import pinned
 from .plan.study import Study
 from .store import FolderStore
 from .store.files import read_json, write_text
@@ -33,7 +32,7 @@ class Run(Job):
     """
 
     def __init__(self, study: Study, out: Path, store: FolderStore, imports: Sequence[str] | None = None) -> None:
-        self.study = study.model_copy(update={"training": pinned(study.training)})
+        self.study = study.pinned()
         self.imports = tuple(asked_for()["imports"] if imports is None else imports)
         super().__init__([self.study], out, store)
 

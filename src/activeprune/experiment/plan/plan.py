@@ -12,7 +12,7 @@ from ..store import Store
 from ..store.artifacts import CHECKPOINT, MASKS, RECORD, STATE, probe_part
 from ..store.records import train_record
 from .chains import Cell, cells
-from .steps import Init, Prune, Step, Train, pinned
+from .steps import Init, Prune, Step, Train
 from .study import Study
 
 
@@ -71,7 +71,7 @@ class Plan:
     """All steps of one study or of several by key, inputs before what needs them."""
 
     def __init__(self, *studies: Study) -> None:
-        self.studies = tuple(study.model_copy(update={"training": pinned(study.training)}) for study in studies)
+        self.studies = tuple(study.pinned() for study in studies)
 
     @cached_property
     def cells(self) -> tuple[Cell, ...]:

@@ -165,7 +165,7 @@ def identity(training: Training) -> dict[str, Any]:
     A folder of images is what is in it: names and sizes of its files. Of data that nobody vouches for, where they are
     does count.
     """
-    settings: dict[str, Any] = pinned(training).model_dump(mode="json", exclude_defaults=True)
+    settings: dict[str, Any] = training.pinned().model_dump(mode="json", exclude_defaults=True)
     source = DATASETS.find(training.data.name)
     if source.same_everywhere or source.fingerprint is not None:
         settings["data"].pop("path", None)
@@ -173,15 +173,6 @@ def identity(training: Training) -> dict[str, Any]:
         if version != 1:
             settings[what]["version"] = version
     return settings
-
-
-def pinned(training: Training) -> Training:
-    """A training that says what is in its folder of images, so that its steps can be named without the folder."""
-    data = training.data
-    fingerprint = DATASETS.find(data.name).fingerprint
-    if fingerprint is None or data.content is not None or data.path is None:
-        return training
-    return training.model_copy(update={"data": data.model_copy(update={"content": fingerprint(data.path)})})
 
 
 def _plain(value: Any) -> Any:
