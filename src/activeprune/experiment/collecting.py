@@ -44,15 +44,15 @@ def register(store: FolderStore, out: Path, study: Study) -> None:
     """
     name = hashlib.sha256(os.fsencode(out.resolve())).hexdigest()[:16]
     registration = {"out": os.path.relpath(out, store.root), "study": written(study), **asked_for()}
-    write_text(store.root / "runs" / f"{name}.json", json.dumps(registration) + "\n")
+    write_text(store.runs / f"{name}.json", json.dumps(registration) + "\n")
 
 
 def registered(store: FolderStore) -> list[Registered]:
     """All studies that a store serves."""
     found = []
-    for name in names_in(store.root / "runs"):
+    for name in names_in(store.runs):
         if name.endswith(".json"):
-            file = store.root / "runs" / name
+            file = store.runs / name
             registration = read_json(file, "out", "study", "imports", "import_from")
             if not isinstance(registration["out"], str):
                 raise InputError(f"{file} cannot be read: its out is no path")

@@ -145,7 +145,7 @@ class Study(Settings):
             )
         if dict(self.training.network.options).get("pretrained") and self.which_chain == "reinit":
             raise InputError("pretrained weights and chain = reinit: drawing new ones would discard them")
-        goes_on = self.which_chain in ("reinit", "continue") and "plain" in self.variants
+        goes_on = "plain" in self.variants and not rewinds(self.which_chain, "plain")
         if self.retraining is not self.training and not goes_on:
             raise InputError(
                 f"retrain = {self.retrain}: only plain under reinit or continue goes on from trained weights"

@@ -6,6 +6,7 @@ In a folder:
     objects/ab/abcdef.../provenance.json  how it came about: times, host; in no checksum
     objects/ab/abcdef.../manifest.json    size and SHA-256 of each part; written last: what has none is no entry
     damaged/abcdef...-1/                  an entry that was not as it had been written
+    checkpoints/, leases/, runs/          what is under way, by whom, and which runs the store serves: no entries
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class FolderStore(Store):
     def __init__(self, root: Path | str) -> None:
         self.root = Path(root)
         self.objects, self.damaged = self.root / "objects", self.root / "damaged"
-        self.checkpoints = self.root / "checkpoints"  # of trainings that are under way; no entries
+        self.checkpoints, self.runs = self.root / "checkpoints", self.root / "runs"
 
     def has(self, key: str, *parts: str) -> bool:
         """Whether there is a complete entry that holds all these parts, by name and size; `get` looks at the bytes."""

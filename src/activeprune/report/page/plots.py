@@ -88,11 +88,11 @@ def around_visible(plot: Any) -> None:
         axis.only_visible, axis.tags = True, [{"around": "visible"}]
 
 
-def draw_variant(plot: Any, variant: str, found: Sequence[Spot], scale: float = 100.0) -> None:
+def draw_variant(plot: Any, variant: str, found: Sequence[Spot]) -> None:
     """Means with markers, their band, and the points of each seed, which are off until asked for."""
     if not found:
         return
-    means = ColumnDataSource(_rounded(_means(found, scale)))
+    means = ColumnDataSource(_rounded(_means(found)))
     seen = {"variant": variant}
     _band(plot, means, variant)
     _line(plot, means, variant)
@@ -101,7 +101,7 @@ def draw_variant(plot: Any, variant: str, found: Sequence[Spot], scale: float = 
     says(marks, {"": LOOKS[variant].label, "λ": "@density", "mean": "@said", "seeds": "@seeds"})
     points = {
         "x": np.array([spot.x for spot in found for _ in spot.values], "f4"),
-        "y": np.array([scale * value for spot in found for value in spot.values.values()], "f4"),
+        "y": np.array([100 * value for spot in found for value in spot.values.values()], "f4"),
         "density": np.array([100 * spot.density for spot in found for _ in spot.values], "f4"),
         "seed": [seed for spot in found for seed in spot.values],
     }
@@ -191,10 +191,10 @@ def _rounded(columns: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
     }
 
 
-def _means(found: Sequence[Spot], scale: float) -> dict[str, list[Any]]:
+def _means(found: Sequence[Spot]) -> dict[str, list[Any]]:
     spreads = [spot.spread for spot in found]
-    means = [scale * (spread.mean or 0.0) for spread in spreads]
-    stds = [scale * (spread.std or 0.0) for spread in spreads]
+    means = [100 * (spread.mean or 0.0) for spread in spreads]
+    stds = [100 * (spread.std or 0.0) for spread in spreads]
     return {
         "x": [spot.x for spot in found],
         "mean": means,
@@ -204,7 +204,7 @@ def _means(found: Sequence[Spot], scale: float) -> dict[str, list[Any]]:
             f"{mean:.3f}{'' if spread.std is None else f' ± {std:.3f}'} % ({counted(spread.seeds, 'seed')})"
             for mean, std, spread in zip(means, stds, spreads, strict=True)
         ],
-        "seeds": [", ".join(f"{seed}: {scale * value:.3f}" for seed, value in spot.values.items()) for spot in found],
+        "seeds": [", ".join(f"{seed}: {100 * value:.3f}" for seed, value in spot.values.items()) for spot in found],
     }
 
 
