@@ -3,7 +3,7 @@
 from .bound import capacity_constant, information_bound, layer_bound
 from .dead import DeadNeuronCounter, dead_neurons
 from .rates import DeadNeurons, Granularity, Rates
-from .sparsity import gini, hoyer, sparsity
+from .sparsity import gini, hoyer, measures, sparsity
 
 __all__ = [
     "DeadNeuronCounter",
@@ -16,5 +16,6 @@ __all__ = [
     "hoyer",
     "information_bound",
     "layer_bound",
+    "measures",
     "sparsity",
 ]

@@ -89,11 +89,7 @@ def _training(cell: Cell, plan: Plan, store: Store) -> Reported:
         probes=_probes(cell.training, plan, store),
         layers={} if cell.masks is None else _densities(cell.masks.key, store),
         provenance=_provenance(store, cell.training.key),
-        keys={
-            name: step.key
-            for name, step in (("masks", cell.masks), ("before", cell.before), ("after", cell.after))
-            if step is not None
-        },
+        keys={name: step.key for name, step in {"masks": cell.masks, **cell.measured}.items() if step is not None},
         damaged=record is None and something,
         shortfall=0 if pruned is None else pruned.shortfall,
     )

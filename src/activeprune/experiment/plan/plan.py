@@ -83,7 +83,7 @@ class Plan:
         """Every step once, however many cells need it."""
         found: dict[str, Step] = {}
         for cell in self.cells:
-            for wanted in (cell.training, *cell.measures):
+            for wanted in (cell.training, *cell.measured.values()):
                 for step in _with_inputs(wanted, found):
                     found[step.key] = step
         return found
@@ -123,7 +123,7 @@ class Plan:
         failed: dict[str, bool] = {}
         for cell in self.cells:
             self._look(cell.training, self._parts_of(cell.training), seen, missing, failed)
-            for step in cell.measures:
+            for step in cell.measured.values():
                 self._look(step, (RECORD,), seen, missing, failed)
         blocked = [step for step in missing.values() if failed[step.key]]
         ready = [
