@@ -44,9 +44,9 @@ def whole(path: Path) -> Iterator[Path]:
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
-    ...     with whole(Path(folder) / "told") as part:
+    ...     with whole(Path(folder) / "note") as part:
     ...         _ = part.write_text("all of it")
-    ...     (Path(folder) / "told").read_text()
+    ...     (Path(folder) / "note").read_text()
     'all of it'
     """
     part = temporary(path)

@@ -72,19 +72,15 @@ def test_ap_needs_a_copy_of_where_the_training_started() -> None:
     assert ap.prune_cycle("global_magnitude", model, masks, 18, 2, copy).by_rule == 2
 
 
-def test_ap_refuses_weights_that_have_not_moved() -> None:
-    """Pruned after the rewind, say: all movements would be 0, and the order of the layers would choose."""
-    model, half = SmallNet(), SmallNet().bfloat16()
-    masks, start = random_masks(model), snapshot(model)
-    masks.apply_(model)  # which moves pruned weights alone
-    says = "no weight has moved since start: prune after the training and before the rewind"
-    with pytest.raises(ap.InputError, match=says):
-        ap.prune_cycle("global_magnitude", model, masks, 18, 2, start)
-    with pytest.raises(ap.InputError, match=says):
-        ap.prune_solo(model, masks, 20, start)
-    with pytest.raises(ap.InputError, match=says):
-        ap.prune_cycle("global_magnitude", half, ap.Masks.dense(half), 18, 2, snapshot(half))
-    assert ap.prune_cycle("global_magnitude", model, masks, 20).by_method == 20  # X asks for no movement
+def test_where_nothing_has_moved_the_order_of_the_layers_chooses() -> None:
+    """Algorithm 1 to the letter: all movements are equal, and ties go to the earlier layer, then the lower index."""
+    model = SmallNet()
+    masks = ap.Masks.dense(model)
+    pruned = ap.prune_cycle("global_magnitude", model, masks, 0, 2, snapshot(model))
+    first = next(iter(masks))
+    negative = (dict(model.named_parameters())[first].reshape(-1) < 0).nonzero().reshape(-1)[:2]
+    gone = (~pruned.masks[first]).reshape(-1).nonzero().reshape(-1)
+    assert gone.tolist() == negative.tolist()
 
 
 def test_a_method_that_prunes_before_training_cannot_go_with_ap() -> None:

@@ -76,7 +76,7 @@ def test_the_rates_are_those_of_the_network_under_its_masks(finished: Run) -> No
         feed = training.training.feed(cell.seed)
         model = training.training.build(len(feed.classes), feed.channels, cell.seed, 1)
         masks = ap.Masks.dense(model) if cell.masks is None else masks_of(store.get(cell.masks.key, MASKS))
-        for step in cell.measures:
+        for step in cell.measured.values():
             if isinstance(step.network, Train):
                 model.load_state_dict(state_of(store.get(step.network.key, STATE)))
             else:
@@ -232,7 +232,7 @@ def test_its_keys_belong_to_it() -> None:
 @pytest.mark.parametrize("name", ["dnr-resnet20", "dnr-vgg19", "figure1", "figure2", "table1", "table2"])
 def test_the_papers_studies_measure(name: str) -> None:
     found = plan(name, seeds=1)
-    assert all(len(cell.measures) == 2 for cell in found.cells)
+    assert all(len(cell.measured) == 2 for cell in found.cells)
     assert found.probed.keys() == {cell.training.key for cell in found.cells}
 
 

@@ -190,5 +190,14 @@ def test_a_store_that_is_no_path_is_one_line(tmp_path: Path) -> None:
         Run.opened(tmp_path / "run")
 
 
+@pytest.mark.parametrize("changed", [{"imports": 5}, {"imports": "os"}, {"imports": [3]}, {"import_from": 7}])
+def test_imports_that_are_no_names_are_one_line(tmp_path: Path, changed: dict) -> None:
+    started("smoke", tmp_path / "run").write_study()
+    setup = json.loads((tmp_path / "run" / RUN_FILE).read_text())
+    (tmp_path / "run" / RUN_FILE).write_text(json.dumps({**setup, **changed}))
+    with pytest.raises(ap.InputError, match=r"run\.json cannot be read: its imports are no names"):
+        Run.opened(tmp_path / "run")
+
+
 def test_the_device_is_the_one_that_was_asked_for(tmp_path: Path) -> None:
     assert started("smoke", tmp_path, changes={"device": "cpu"}).device == "cpu"

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
 
+LISTED = 3  # names in a message
+
 
 class InputError(ValueError):
     """Something that was passed in cannot be right; the message says what, where and what would be.
@@ -39,15 +41,15 @@ def kind_of(thing: object) -> str:
     return f"the class {thing.__name__}" if isinstance(thing, type) else f"a {type(thing).__name__}"
 
 
-def listed(names: Iterable[str], most: int = 3) -> str:
+def listed(names: Iterable[str]) -> str:
     """A few of many names, for an error message.
 
     >>> listed(["a", "b", "c", "d", "e"])
     "'a', 'b', 'c' and 2 more"
     """
     every = list(names)
-    shown = ", ".join(repr(name) for name in every[:most])
-    return shown if len(every) <= most else f"{shown} and {len(every) - most} more"
+    shown = ", ".join(repr(name) for name in every[:LISTED])
+    return shown if len(every) <= LISTED else f"{shown} and {len(every) - LISTED} more"
 
 
 def whole(what: str, value: Any, least: int) -> int:

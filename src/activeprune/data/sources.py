@@ -78,10 +78,10 @@ def outline(name: str, path: Path | None = None, **options: Any) -> Outline:
     >>> outline("cifar100")
     Outline(shape=(3, 32, 32), classes=100)
     """
-    told = DATASETS.find(name).outline
-    if told is None:
+    known = DATASETS.find(name).outline
+    if known is None:
         return _outline_of(load(name, path, **options))
-    return told if isinstance(told, Outline) else told(path)
+    return known if isinstance(known, Outline) else known(path)
 
 
 def _outline_of(dataset: Dataset) -> Outline:

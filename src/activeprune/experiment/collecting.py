@@ -43,19 +43,22 @@ def register(store: FolderStore, out: Path, study: Study) -> None:
     What is written down stands for itself: it holds even where the run's folder has been moved.
     """
     name = hashlib.sha256(os.fsencode(out.resolve())).hexdigest()[:16]
-    told = {"out": os.path.relpath(out, store.root), "study": written(study), **asked_for()}
-    write_text(store.root / "runs" / f"{name}.json", json.dumps(told) + "\n")
+    registration = {"out": os.path.relpath(out, store.root), "study": written(study), **asked_for()}
+    write_text(store.runs / f"{name}.json", json.dumps(registration) + "\n")
 
 
 def registered(store: FolderStore) -> list[Registered]:
     """All studies that a store serves."""
     found = []
-    for name in names_in(store.root / "runs"):
+    for name in names_in(store.runs):
         if name.endswith(".json"):
-            told = read_json(store.root / "runs" / name, "out", "study", "imports", "import_from")
-            import_asked_for(told)
-            study = parsed(told["study"], name)
-            found.append(Registered(store.root / "runs" / name, store.root / told["out"], study))
+            file = store.runs / name
+            registration = read_json(file, "out", "study", "imports", "import_from")
+            if not isinstance(registration["out"], str):
+                raise InputError(f"{file} cannot be read: its out is no path")
+            import_asked_for(registration, file)
+            study = parsed(registration["study"], name)
+            found.append(Registered(file, store.root / registration["out"], study))
     return found
 
 

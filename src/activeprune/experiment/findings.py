@@ -19,10 +19,8 @@ from .store.records import looks, measure_record, outcome_of, prune_record, trai
 Row = dict[str, Any]
 
 DNR = "dnr_"  # begins the names of dead-neuron rates
-GRANULARITIES, PARTS = (
-    ("unit", "channel"),
-    ("static", "dynamic"),
-)  # what is counted as a neuron, and the ways to be dead
+GRANULARITIES = ("unit", "channel")  # what is counted as a neuron
+PARTS = ("static", "dynamic")  # the ways to be dead
 
 
 class Rows(list[Row]):
@@ -75,8 +73,7 @@ class Summary:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON; seeds as text, as JSON wants its keys."""
-        told = asdict(self)
-        return {**told, "values": {str(seed): value for seed, value in self.values.items()}}
+        return {**asdict(self), "values": {str(seed): value for seed, value in self.values.items()}}
 
 
 def rows_of(plan: Plan, store: Store) -> Rows:
@@ -84,7 +81,6 @@ def rows_of(plan: Plan, store: Store) -> Rows:
     rows = Rows()
     for cell in plan.cells:
         pruned = None if cell.masks is None else prune_record(store, cell.masks.key)
-        looked = {when: step for when, step in (("before", cell.before), ("after", cell.after)) if step is not None}
         rows.append(
             {
                 "variant": cell.variant,
@@ -93,7 +89,7 @@ def rows_of(plan: Plan, store: Store) -> Rows:
                 **outcome_of(train_record(store, cell.training.key)),
                 "key": cell.training.key,
                 **{name: getattr(pruned, name, None) for name in ("alive", "by_method", "by_rule", "shortfall")},
-                **dead_of({when: measure_record(store, step.key) for when, step in looked.items()}),
+                **dead_of({when: measure_record(store, step.key) for when, step in cell.measured.items()}),
             }
         )
     return rows

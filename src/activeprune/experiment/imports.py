@@ -19,9 +19,13 @@ def asked_for() -> dict[str, Any]:
     return {"imports": [name for name in os.environ.get(IMPORTS, "").split(",") if name], "import_from": os.getcwd()}
 
 
-def import_asked_for(told: Mapping[str, Any]) -> None:
-    """Imports what another process wrote down."""
-    import_all(told["imports"], told["import_from"])
+def import_asked_for(saved: Mapping[str, Any], file: Path) -> tuple[str, ...]:
+    """Imports what another process wrote down in a file, and says which modules those are."""
+    modules, folder = saved["imports"], saved["import_from"]
+    if not isinstance(modules, list) or not all(isinstance(name, str) for name in (*modules, folder)):
+        raise InputError(f"{file} cannot be read: its imports are no names of modules, or import_from is no folder")
+    import_all(modules, folder)
+    return tuple(modules)
 
 
 def import_all(modules: Iterable[str], folder: str = "") -> None:

@@ -88,18 +88,18 @@ class Job(ABC):
                 folder.share()
             elif not self.is_written():
                 raise InputError(f"another process is running another study in {self.out}: choose another folder")
-            own = self._executor(observer, pack)
+            here = self._executor(observer, pack)
             helpers = min(processes, len(self.plan.todo(self.store).missing)) - 1  # more would find nothing to do
-            return self._gone(own if helpers < 1 else Processes(own, self.out, helpers, pack), observer)
+            return self._run(here if helpers < 1 else Processes(here, self.out, helpers, pack), observer)
 
-    def _gone(self, executor: Executor, observer: Observer) -> Outcome:
+    def _run(self, executor: Executor, observer: Observer) -> Outcome:
         try:
             outcome = executor.run(self.plan, observer)
         except BaseException:
             with suppress(InputError):  # such as a full disk, which has just been told of
                 self.write_records()
             raise
-        self._tidied(observer)
+        self._tidy(observer)
         self.write_records()
         return outcome
 
@@ -118,7 +118,7 @@ class Job(ABC):
             nonlocal spent
             since = time.monotonic()
             if spent <= SHARE_OF_TIDYING * (since - began):
-                self._tidied(observer)
+                self._tidy(observer)
                 spent += time.monotonic() - since
 
         if pack is None and not self.device.startswith("cuda"):
@@ -133,7 +133,7 @@ class Job(ABC):
                 feed = study.training.feed(study.seeds[0])
                 Masks.dense(study.training.build(len(feed.classes), feed.channels), study.include, study.exclude)
 
-    def _tidied(self, observer: Observer) -> None:
+    def _tidy(self, observer: Observer) -> None:
         if all(study.keep == "all" for study in self.studies):
             return
         try:

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,6 @@ from .findings import Rows, epoch_lines, probe_lines, rows_of, summaries
 from .imports import asked_for, import_asked_for
 from .jobs import Job
 from .plan.reading import in_results, parsed, read_study, written
-from .plan.steps import pinned
 from .plan.study import Study
 from .store import FolderStore
 from .store.files import read_json, write_text
@@ -27,21 +27,24 @@ EPOCHS_FILE, PROBES_FILE, SUMMARY_FILE = "epochs.jsonl", "dead_neurons.jsonl", "
 
 
 class Run(Job):
-    """A study, the folder of its results, and the store that it shares with others."""
+    """A study, the folder of its results, the store that it shares with others, and modules that it needs: None are
+    those that this process was asked to import.
+    """
 
-    def __init__(self, study: Study, out: Path, store: FolderStore) -> None:
-        self.study = study.model_copy(update={"training": pinned(study.training)})
+    def __init__(self, study: Study, out: Path, store: FolderStore, imports: Sequence[str] | None = None) -> None:
+        self.study = study.pinned()
+        self.imports = tuple(asked_for()["imports"] if imports is None else imports)
         super().__init__([self.study], out, store)
 
     @classmethod
     def opened(cls, out: str | Path) -> Run:
         """A run that was started before."""
         folder = Path(out)
-        told = read_json(folder / RUN_FILE, "store", "imports", "import_from")
-        if not isinstance(told["store"], str):
+        setup = read_json(folder / RUN_FILE, "store", "imports", "import_from")
+        if not isinstance(setup["store"], str):
             raise InputError(f"{folder / RUN_FILE} cannot be read: its store is no path")
-        import_asked_for(told)
-        return cls(read_study(folder / STUDY_FILE), folder, FolderStore(folder / told["store"]))
+        imports = import_asked_for(setup, folder / RUN_FILE)
+        return cls(read_study(folder / STUDY_FILE), folder, FolderStore(folder / setup["store"]), imports)
 
     def rows(self) -> Rows:
         """What was found so far, one row a cell and seed."""
@@ -50,8 +53,8 @@ class Run(Job):
     def write_study(self) -> None:
         """The study as it is run, and where its store is, so that the folder says what it is."""
         write_text(self.out / STUDY_FILE, written(self.study))
-        told = {"store": os.path.relpath(self.store.root, self.out), **asked_for()}
-        write_text(self.out / RUN_FILE, json.dumps(told) + "\n")
+        setup = {"store": os.path.relpath(self.store.root, self.out), **asked_for()}
+        write_text(self.out / RUN_FILE, json.dumps(setup) + "\n")
         register(self.store, self.out, self.study)
 
     def is_written(self) -> bool:

@@ -46,10 +46,10 @@ class Search(Job):
     def opened(cls, out: str | Path) -> Search:
         """A grid that was started before."""
         folder = Path(out)
-        told = read_json(folder / GRID_FILE, "studies")["studies"]
-        if not isinstance(told, dict) or not told:
+        folders = read_json(folder / GRID_FILE, "studies")["studies"]
+        if not isinstance(folders, dict) or not folders:
             raise InputError(f"{folder / GRID_FILE} cannot be read: it names no studies")
-        runs = {label: Run.opened(folder / name) for label, name in told.items()}
+        runs = {label: Run.opened(folder / name) for label, name in folders.items()}
         return cls(runs, folder, next(iter(runs.values())).store)
 
     def rows(self) -> Rows:

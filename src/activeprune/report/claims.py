@@ -125,9 +125,9 @@ def claims_table(made: Sequence[Claim], several: bool = False) -> Table:
         if len(shown) > 1:
             rows.append((*map(cell, (*whose, "all of it")), cell(claim.status, bold=True), cell("")))
             whose = ("", "")
-        for one in shown:
-            says = f"{one.says} ({one.run})" if one.run and several else one.says
-            rows.append((*map(cell, (*whose, says)), cell(one.status, bold=len(shown) == 1), one.told))
+        for finding in shown:
+            says = f"{finding.says} ({finding.run})" if finding.run and several else finding.says
+            rows.append((*map(cell, (*whose, says)), cell(finding.status, bold=len(shown) == 1), finding.evidence_cell))
     return Table(
         name="claims",
         title="The paper's claims",
@@ -141,8 +141,8 @@ def claims_table(made: Sequence[Claim], several: bool = False) -> Table:
             "for the number of such statements",
         ),
         records=tuple(
-            {"where": claim.where, "statement": one.says, "status": one.status, "run": one.run}
+            {"where": claim.where, "statement": finding.says, "status": finding.status, "run": finding.run}
             for claim in made
-            for one in claim.findings
+            for finding in claim.findings
         ),
     )

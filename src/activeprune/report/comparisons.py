@@ -32,8 +32,8 @@ class Comparison:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        told = {"variant": self.variant, "against": self.against, "cycle": self.cycle, "fair": self.fair}
-        return {**told, "density": self.densities[0], "relative": self.relative, **self.paired.as_dict()}
+        fields = {"variant": self.variant, "against": self.against, "cycle": self.cycle, "fair": self.fair}
+        return {**fields, "density": self.densities[0], "relative": self.relative, **self.paired.as_dict()}
 
 
 def pairs(study: Study) -> list[tuple[Variant, Variant]]:

@@ -106,9 +106,9 @@ def _sides(run: Gathered, one: Comparison) -> tuple[Origin, ...]:
 
 
 def _flat(one: Comparison) -> dict[str, Any]:
-    told = one.as_dict()
-    low, high = told.pop("interval") or (None, None)
-    return {**told, "low": low, "high": high}
+    fields = one.as_dict()
+    low, high = fields.pop("interval") or (None, None)
+    return {**fields, "low": low, "high": high}
 
 
 def _relative_cell(run: Gathered, one: Comparison) -> Cell:

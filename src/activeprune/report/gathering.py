@@ -11,10 +11,9 @@ from ..experiment.findings import GRANULARITIES, PARTS
 from ..experiment.plan import Plan, behind
 from ..experiment.plan.chains import Cell
 from ..experiment.plan.steps import Measure, Train
-from ..experiment.runs import RUN_FILE, Run
+from ..experiment.runs import Run
 from ..experiment.store import Damaged, Missing, Store
 from ..experiment.store.artifacts import MASKS, masks_of
-from ..experiment.store.files import read_json
 from ..experiment.store.provenance import Provenance, sound
 from ..experiment.store.records import looks, measure_record, outcome_of, prune_record, train_record
 from .comparisons import Comparison, comparisons, dead_units
@@ -62,20 +61,16 @@ class Gathered(Trainings):
 def gathered(run: Run) -> Gathered:
     """What the store of a run has, finished or not."""
     plan, store = run.plan, run.store
-    done = {key: told for key, step in plan.steps.items() if isinstance(step, Train) and (told := _told(store, key))}
+    trained = [key for key, step in plan.steps.items() if isinstance(step, Train)]
+    done = {key: how for key in trained if (how := _provenance(store, key))}
     return Gathered(
         title=run.out.name,
         study=run.study,
         trainings=tuple(_training(cell, plan, store) for cell in plan.cells),
         work=tuple(_work(plan, store, done)),
-        machines=tuple(sorted({str(told["machine"]) for told in done.values() if "machine" in told})),
-        imports=_imports(run),
+        machines=tuple(sorted({str(how["machine"]) for how in done.values() if "machine" in how})),
+        imports=run.imports,
     )
-
-
-def _imports(run: Run) -> tuple[str, ...]:
-    path = run.out / RUN_FILE
-    return tuple(map(str, read_json(path, "imports")["imports"])) if path.is_file() else ()
 
 
 def _training(cell: Cell, plan: Plan, store: Store) -> Reported:
@@ -93,12 +88,8 @@ def _training(cell: Cell, plan: Plan, store: Store) -> Reported:
         after=_measured(cell.after, store),
         probes=_probes(cell.training, plan, store),
         layers={} if cell.masks is None else _densities(cell.masks.key, store),
-        provenance=_told(store, cell.training.key),
-        keys={
-            name: step.key
-            for name, step in (("masks", cell.masks), ("before", cell.before), ("after", cell.after))
-            if step is not None
-        },
+        provenance=_provenance(store, cell.training.key),
+        keys={name: step.key for name, step in {"masks": cell.masks, **cell.measured}.items() if step is not None},
         damaged=record is None and something,
         shortfall=0 if pruned is None else pruned.shortfall,
     )
@@ -135,7 +126,7 @@ def _part(store: Store, key: str, part: str) -> bytes | None:
         return None
 
 
-def _told(store: Store, key: str) -> dict[str, Any]:
+def _provenance(store: Store, key: str) -> dict[str, Any]:
     try:
         return sound(store.provenance(key))
     except (Missing, Damaged):
@@ -143,7 +134,7 @@ def _told(store: Store, key: str) -> dict[str, Any]:
 
 
 def _work(plan: Plan, store: Store, done: Mapping[str, Mapping[str, Any]]) -> Iterator[Work]:
-    """The whole trainings of a plan; `done` is what is told of those that are."""
+    """The whole trainings of a plan; `done` is the provenance of those that are, by key."""
     variants = dict.fromkeys(cell.variant for cell in plan.cells)
     behind_it = {v: behind(cell.training for cell in plan.cells if cell.variant == v).keys() for v in variants}
     for step in plan.trainings:

@@ -110,9 +110,9 @@ def dead_rates(study: Study) -> Published | None:
 def differences(study: Study, table: str) -> tuple[str, ...]:
     """The settings in which a study is not the paper's experiment as its own study has it: "lr 0.1 instead of 0.03"."""
     theirs = _own_study(table)
-    told = _flat(study.training.model_dump(mode="json")), _flat(theirs.training.model_dump(mode="json"))
-    keys = [key for key in told[0] | told[1] if told[0].get(key) != told[1].get(key)]
-    of_training = [f"{key} {_text(told[0].get(key))} instead of {_text(told[1].get(key))}" for key in keys]
+    here, there = (_flat(one.training.model_dump(mode="json")) for one in (study, theirs))
+    keys = [key for key in here | there if here.get(key) != there.get(key)]
+    of_training = [f"{key} {_text(here.get(key))} instead of {_text(there.get(key))}" for key in keys]
     of_study = [
         f"{_NAMES.get(key, key)} {_text(getattr(study, key))} instead of {_text(getattr(theirs, key))}"
         for key in COMPARED
@@ -228,10 +228,10 @@ def _own_study(table: str) -> Study:
     return read_study(table)
 
 
-def _flat(told: Mapping[str, Any]) -> dict[str, Any]:
+def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Keys of `network` and `data` as "data.limit" and so on."""
     flat: dict[str, Any] = {}
-    for key, value in told.items():
+    for key, value in settings.items():
         if isinstance(value, dict):
             flat |= {f"{key}.{inner}": own for inner, own in value.items() if inner not in OF_THE_RUN}
         else:

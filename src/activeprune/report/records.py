@@ -32,7 +32,9 @@ _TEXTS = TypeAdapter(tuple[str, ...])
 
 def write_records(runs: Sequence[Gathered], folder: Path) -> Path:
     """Writes records.json.gz into a folder and says where it is; the same results give the same bytes."""
-    text = json.dumps({"format": FORMAT, "runs": [_told(run) for run in runs]}, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(
+        {"format": FORMAT, "runs": [_as_json(run) for run in runs]}, separators=(",", ":"), allow_nan=False
+    )
     path = folder / RECORDS
     write_bytes(path, gzip.compress(text.encode(), mtime=0))
     return path
@@ -47,10 +49,10 @@ def read_records(path: Path) -> list[Gathered]:
             text = unfolding.read(LARGEST + 1)
         if len(text) > LARGEST:
             raise InputError(f"{path} unfolds to more than {LARGEST:,} bytes, which no report writes")
-        told = json.loads(text)
-        if told["format"] != FORMAT:
-            raise InputError(f"{path} has format {told['format']}; this version reads {FORMAT}")
-        return [_run(run, str(path)) for run in told["runs"]]
+        records = json.loads(text)
+        if records["format"] != FORMAT:
+            raise InputError(f"{path} has format {records['format']}; this version reads {FORMAT}")
+        return [_run(run, str(path)) for run in records["runs"]]
     except (OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         if isinstance(error, InputError):
             raise
@@ -58,20 +60,20 @@ def read_records(path: Path) -> list[Gathered]:
         raise InputError(f"{path} cannot be read: it is not what a report writes ({reason})") from error
 
 
-def _told(run: Gathered) -> dict[str, Any]:
+def _as_json(run: Gathered) -> dict[str, Any]:
     """A training that several cells report stands there once."""
     places: dict[str, int] = {}
     cells = []
     for training in run.trainings:
-        own = {key: value for key, value in _fields(training).items() if key not in CELL}
-        place = places.setdefault(json.dumps(own, default=dict), len(places))
+        rest = {key: value for key, value in _fields(training).items() if key not in CELL}
+        place = places.setdefault(json.dumps(rest, default=dict), len(places))
         cells.append([training.variant, training.cycle, training.seed, place])
     return {
         "title": run.title,
         "study": written(run.study),
         "cells": cells,
         "trainings": [json.loads(text) for text in places],
-        "work": [asdict(one) for one in run.work],
+        "work": [asdict(training) for training in run.work],
         "machines": list(run.machines),
         "imports": list(run.imports),
     }
@@ -79,32 +81,36 @@ def _told(run: Gathered) -> dict[str, Any]:
 
 def _fields(training: Reported) -> dict[str, Any]:
     """A shortfall only where there is one, which is rare."""
-    own = {NAMES.get(field.name, field.name): getattr(training, field.name) for field in fields(training)}
+    values = {NAMES.get(field.name, field.name): getattr(training, field.name) for field in fields(training)}
     if not training.shortfall:
-        del own["shortfall"]
-    return own | {"epochs": _columns(training.epochs)}
+        del values["shortfall"]
+    return values | {"epochs": _columns(training.epochs)}
 
 
-def _run(told: Mapping[str, Any], where: str) -> Gathered:
-    for one in told["trainings"]:
-        if one["failure"] is not None:
-            how_failed(one["failure"])  # or what is there instead is an error
+def _run(record: Mapping[str, Any], where: str) -> Gathered:
+    for training in record["trainings"]:
+        if training["failure"] is not None:
+            how_failed(training["failure"])  # or what is there instead is an error
     trainings = [
-        {**one, "epochs": _rows(one["epochs"]), **{own: tuple(one[name]) for own, name in NAMES.items()}}
-        for one in told["trainings"]
+        {
+            **training,
+            "epochs": _rows(training["epochs"]),
+            **{ours: tuple(training[theirs]) for ours, theirs in NAMES.items()},
+        }
+        for training in record["trainings"]
     ]
     return Gathered(
-        title=_TEXTS.validate_python([told["title"]])[0],
-        study=parsed(told["study"], where, asked_for()["imports"]),
+        title=_TEXTS.validate_python([record["title"]])[0],
+        study=parsed(record["study"], where, asked_for()["imports"]),
         trainings=_TRAININGS.validate_python(
             [
                 {"variant": variant, "cycle": cycle, "seed": seed, **trainings[place]}
-                for variant, cycle, seed, place in told["cells"]
+                for variant, cycle, seed, place in record["cells"]
             ]
         ),
-        work=_WORK.validate_python(told["work"]),
-        machines=_TEXTS.validate_python(told["machines"]),
-        imports=_TEXTS.validate_python(told["imports"]),
+        work=_WORK.validate_python(record["work"]),
+        machines=_TEXTS.validate_python(record["machines"]),
+        imports=_TEXTS.validate_python(record["imports"]),
     )
 
 

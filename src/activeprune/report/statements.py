@@ -54,10 +54,10 @@ class Finding:
     @property
     def evidence(self) -> str:
         """In words and numbers, with the test that was used."""
-        return plain(self.told)
+        return plain(self.evidence_cell)
 
     @property
-    def told(self) -> Cell:
+    def evidence_cell(self) -> Cell:
         """The same as a cell, in which the first number leads to what is compared."""
         if self.paired is None:
             return number_cell(self.count or NONE, *self.sources)
@@ -88,8 +88,8 @@ class Finding:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        told = {"says": self.says, "status": self.status, "run": self.run, "evidence": self.evidence}
-        return {**told, "paired": None if self.paired is None else self.paired.as_dict(), "other": list(self.other)}
+        fields = {"says": self.says, "status": self.status, "run": self.run, "evidence": self.evidence}
+        return {**fields, "paired": None if self.paired is None else self.paired.as_dict(), "other": list(self.other)}
 
 
 @dataclass(frozen=True)
@@ -194,9 +194,9 @@ def no_more_trainings(runs: Sequence[Gathered]) -> list[Finding]:
             status: Status = "fails" if more[worst] > 0 else "holds"
             lite, base = (needed[variant, worst] for variant in both)
             where = f"λ {percent(run.density_of(worst))}"
-            told = f"counted for a seed: {lite} trainings against {base} from dense to {where}"
+            count = f"counted for a seed: {lite} trainings against {base} from dense to {where}"
             sources = tuple(Origin(run.title, variant) for variant in both)
-            found.append(Finding(says, status, run.title, count=told, sources=sources))
+            found.append(Finding(says, status, run.title, count=count, sources=sources))
     return found or [Finding(says)]
 
 

@@ -58,8 +58,8 @@ class Reported:
     @property
     def row(self) -> Row:
         """What is summed up of it, as `rows_of` reads it from a store."""
-        told = {name: getattr(self, name) for name in ("variant", "cycle", "seed", "density", "accuracy", "failure")}
-        return told | dead_of({when: getattr(self, when) for when in ("before", "after") if when in self.keys})
+        row = {name: getattr(self, name) for name in ("variant", "cycle", "seed", "density", "accuracy", "failure")}
+        return row | dead_of({when: getattr(self, when) for when in ("before", "after") if when in self.keys})
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ class Engines:
         self._kept = None  # first, so that its memory is free
         for kind in self._kinds(training, dataset):
             try:
-                engine = self._made(kind, training, dataset, count)
+                engine = self._new(kind, training, dataset, count)
             except EngineUnavailable as error:
                 self.refuse(training, kind, str(error))
                 continue
@@ -100,7 +100,7 @@ class Engines:
                     self.refuse(training, Fused, str(error))
         return list(self._fitting[training])
 
-    def _made(self, kind: type, training: Training, dataset: Dataset, count: int) -> Fused | Captured:
+    def _new(self, kind: type, training: Training, dataset: Dataset, count: int) -> Fused | Captured:
         if self._shelf is None or self._shelf.dataset is not dataset:
             self._shelf = Shelf(dataset, self.device)
         if kind is Fused:

@@ -205,8 +205,8 @@ def _checked(resume: Checkpoint, of: str, first: int, last: int) -> Checkpoint:
 
 def checkpoint_identity(training: Training, seed: int, masks: Masks | None, first: int) -> str:
     """What must be the same for a checkpoint to fit; where the data are and where the training ends need not."""
-    told = training.model_dump_json(exclude={"data": {"path"}})
-    digest = hashlib.sha256(f"{told} {seed} {first}".encode())
+    settings = training.model_dump_json(exclude={"data": {"path"}})
+    digest = hashlib.sha256(f"{settings} {seed} {first}".encode())
     for name, mask in (masks or {}).items():
         digest.update(name.encode())
         digest.update(np.packbits(mask.cpu().numpy().reshape(-1)).tobytes())

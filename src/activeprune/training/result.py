@@ -108,13 +108,13 @@ class Checkpoint:
             f"{group}/{name}": t.clone(memory_format=plain) for group, of in groups.items() for name, t in of.items()
         }
         epochs = [asdict(epoch) for epoch in self.epochs]
-        told = {"epoch": self.epoch, "epochs": epochs, "of": self.of, "seconds": self.seconds}
+        header = {"epoch": self.epoch, "epochs": epochs, "of": self.of, "seconds": self.seconds}
         if self.probed:
-            told["probed"] = list(self.probed)
-        told["sha256"] = _digest(tensors, told)
+            header["probed"] = list(self.probed)
+        header["sha256"] = _digest(tensors, header)
         try:
             with whole(Path(path)) as unfinished:
-                save_file(tensors, unfinished, metadata={"checkpoint": json.dumps(told)})
+                save_file(tensors, unfinished, metadata={"checkpoint": json.dumps(header)})
         except (OSError, SafetensorError) as error:
             raise InputError(f"{path} cannot be written: {error}") from error
 
@@ -123,31 +123,31 @@ class Checkpoint:
         """Reads what `save` wrote, if it is still what was written."""
         try:
             with safe_open(path, "pt") as file:
-                told = json.loads((file.metadata() or {})["checkpoint"])
+                header = json.loads((file.metadata() or {})["checkpoint"])
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         except (OSError, SafetensorError, KeyError, ValueError) as error:
             raise InputError(f"{path} is no checkpoint of a training: {error}") from error
-        if told.pop("sha256", None) != _digest(tensors, told):
+        if header.pop("sha256", None) != _digest(tensors, header):
             raise InputError(f"{path} is damaged: its bytes are not those that were written")
         groups: dict[str, State] = {"state": {}, "optimizer": {}}
         for name, tensor in tensors.items():
             group, _, rest = name.partition("/")
             groups[group][rest] = tensor
-        epochs = tuple(Epoch(**epoch) for epoch in told["epochs"])
+        epochs = tuple(Epoch(**epoch) for epoch in header["epochs"])
         return cls(
-            epoch=told["epoch"],
+            epoch=header["epoch"],
             state=groups["state"],
             optimizer=groups["optimizer"],
             epochs=epochs,
-            of=told["of"],
-            seconds=told["seconds"],
-            probed=tuple(told.get("probed", ())),
+            of=header["of"],
+            seconds=header["seconds"],
+            probed=tuple(header.get("probed", ())),
         )
 
 
-def _digest(tensors: State, told: Mapping[str, Any]) -> str:
+def _digest(tensors: State, header: Mapping[str, Any]) -> str:
     """A checksum of all that a checkpoint holds."""
-    digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode())
+    digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
     for name in sorted(tensors):
         digest.update(name.encode())
         digest.update(tensors[name].contiguous().flatten().view(torch.uint8).numpy().tobytes())

@@ -122,8 +122,8 @@ WRONG = [
     ("method=synflow", "chain = reinit: method synflow needs chain = at_init"),
     ("method=imp", "chain = reinit: method imp needs chain = rewind"),
     ("chain=at_init", "chain = at_init: method global_magnitude needs trained weights"),
-    ("retrain=s_cyc", "lr_high = None: retrain = s_cyc needs it"),
-    ("lr_high=0.3", "nothing else does"),
+    ("retrain=s_cyc", "lr_high = None: s_cyc needs one of at least lr"),
+    ("lr_high=0.3", "lr_high = 0.3: s_cyc needs one of at least lr = 0.03, others none"),
     ("rule=app", "unknown rule 'app': did you mean 'ap'?"),
     ("lr=0", "lr = 0: more than 0 is needed"),
     ("batch=big", "batch = 'big'"),
@@ -170,6 +170,11 @@ def test_a_cycle_removes_something() -> None:
 def test_pretrained_weights_are_never_drawn_anew() -> None:
     with pytest.raises(ap.InputError, match="pretrained weights and chain = reinit"):
         read_study("table6", {"method": "lamp", "chain": "reinit", "rewind_epoch": None})
+
+
+def test_a_retraining_that_cannot_be_is_refused_before_anything_is_planned() -> None:
+    with pytest.raises(ap.InputError, match=r"lr_high = 0.001: s_cyc needs one of at least lr = 0.03"):
+        read_study("table1", {"retrain": "s_cyc", "lr_high": 0.001})
 
 
 def test_only_a_network_that_goes_on_from_trained_weights_is_finetuned() -> None:

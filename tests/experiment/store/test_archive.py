@@ -226,7 +226,7 @@ def test_an_index_in_other_words_and_a_provenance_that_is_none_add_nothing(packe
     name, provenance = next(member for member in rest if member[0].endswith("provenance.json"))
     seals = [Seal.of(data) for data in (provenance, b"[]\n")]
     other = index
-    for old, new in zip(seals[0].told().values(), seals[1].told().values(), strict=True):
+    for old, new in zip(seals[0].as_dict().values(), seals[1].as_dict().values(), strict=True):
         key = name.split("/")[0].encode()
         before, entry = other.split(key, 1)
         other = before + key + entry.replace(str(old).encode(), str(new).encode(), 1)

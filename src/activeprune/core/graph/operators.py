@@ -290,14 +290,14 @@ def slice_(wiring: Wiring, call: Call) -> Value:
     start, step = call["start"] or 0, call.arguments.get("step", 1)
     start = max(0, start + value.shape[axis] if start < 0 else start)
     index = range(start, value.shape[axis], step)[: call.shape[axis]]
-    return replace(value, shape=call.shape, ids=_taken(_ids(value), axis, index))
+    return replace(value, shape=call.shape, ids=_take(_ids(value), axis, index))
 
 
 @rule("select")
 def select(wiring: Wiring, call: Call) -> Value:
     """One position of one axis, which goes away."""
     value, axis = call.first, call["dim"]
-    ids = _taken(_ids(value), axis, [call["index"] % value.shape[axis]])
+    ids = _take(_ids(value), axis, [call["index"] % value.shape[axis]])
     return replace(value, shape=call.shape, ids=ids.squeeze(axis))
 
 
@@ -309,7 +309,7 @@ def pieces(wiring: Wiring, call: Call) -> list[Value]:
     start = 0
     for shape in call.shapes:
         length = shape[axis] if len(shape) == len(value.shape) else 1  # unbind takes the axis away
-        ids = _taken(_ids(value), axis, range(start, start + length))
+        ids = _take(_ids(value), axis, range(start, start + length))
         cut.append(replace(value, shape=shape, ids=ids if len(shape) == ids.ndim else ids.squeeze(axis)))
         start += length
     return cut
@@ -378,5 +378,5 @@ def _counted(shape: Sequence[int], axis: int) -> Ids:
     return np.arange(shape[axis]).reshape([-1 if a == axis else 1 for a in range(len(shape))])
 
 
-def _taken(ids: Ids, axis: int, index: Sequence[int]) -> Ids:
+def _take(ids: Ids, axis: int, index: Sequence[int]) -> Ids:
     return ids if ids.shape[axis] == 1 else ids.take(list(index), axis)

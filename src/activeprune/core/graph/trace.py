@@ -157,11 +157,11 @@ class _Walk:
         call = Call(_named(node, arguments, self._looked_up(node.kwargs)), _shapes(node))
         if not call.shapes:
             return None
-        result = self._made(node, call)
+        result = self._by_rule(node, call)
         self._note_activation(node, call.arguments, result)
         return result
 
-    def _made(self, node: fx.Node, call: Call) -> Value | list[Value]:
+    def _by_rule(self, node: fx.Node, call: Call) -> Value | list[Value]:
         """What the rule of its operator says that comes out."""
         name = _name(node)
         try:
@@ -172,8 +172,8 @@ class _Walk:
             raise Opaque("no rule for this operator")
         except (Opaque, *MISFITS) as why:
             known = isinstance(why, Opaque)
-            told = str(why) if known else f"its rule does not cover such a call ({type(why).__name__})"
-            barrier = self._barrier(node, told)
+            reason = str(why) if known else f"its rule does not cover such a call ({type(why).__name__})"
+            barrier = self._barrier(node, reason)
             self.wiring.expose(list(call.arguments.values()))
             return _one_or_several([self.wiring.source(shape, barrier) for shape in call.shapes], node)
 

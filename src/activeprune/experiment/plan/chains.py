@@ -30,9 +30,9 @@ class Cell:
     after: Measure | None = None  # and where it ends
 
     @property
-    def measures(self) -> tuple[Measure, ...]:
-        """What is measured of the cell."""
-        return tuple(step for step in (self.before, self.after) if step is not None)
+    def measured(self) -> dict[str, Measure]:
+        """What is measured of the cell, by when."""
+        return {when: step for when, step in (("before", self.before), ("after", self.after)) if step is not None}
 
     @property
     def density(self) -> float:

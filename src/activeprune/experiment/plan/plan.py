@@ -12,7 +12,7 @@ from ..store import Store
 from ..store.artifacts import CHECKPOINT, MASKS, RECORD, STATE, probe_part
 from ..store.records import train_record
 from .chains import Cell, cells
-from .steps import Init, Prune, Step, Train, pinned
+from .steps import Init, Prune, Step, Train
 from .study import Study
 
 
@@ -71,7 +71,7 @@ class Plan:
     """All steps of one study or of several by key, inputs before what needs them."""
 
     def __init__(self, *studies: Study) -> None:
-        self.studies = tuple(study.model_copy(update={"training": pinned(study.training)}) for study in studies)
+        self.studies = tuple(study.pinned() for study in studies)
 
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
@@ -83,7 +83,7 @@ class Plan:
         """Every step once, however many cells need it."""
         found: dict[str, Step] = {}
         for cell in self.cells:
-            for wanted in (cell.training, *cell.measures):
+            for wanted in (cell.training, *cell.measured.values()):
                 for step in _with_inputs(wanted, found):
                     found[step.key] = step
         return found
@@ -123,7 +123,7 @@ class Plan:
         failed: dict[str, bool] = {}
         for cell in self.cells:
             self._look(cell.training, self._parts_of(cell.training), seen, missing, failed)
-            for step in cell.measures:
+            for step in cell.measured.values():
                 self._look(step, (RECORD,), seen, missing, failed)
         blocked = [step for step in missing.values() if failed[step.key]]
         ready = [

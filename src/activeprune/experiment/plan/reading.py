@@ -117,12 +117,17 @@ def written(study: Study) -> str:
     return yaml.safe_dump(values, sort_keys=False)
 
 
-def in_results(study: Study) -> dict[str, Any]:
-    """All keys of a study that change what comes out, and their values; where the data are is none."""
-    values = study.model_dump(mode="json", exclude=NO_PART_OF_A_RESULT | {"training"})
+def flat(study: Study) -> dict[str, Any]:
+    """All keys of a study and of its training, as a file has them, and their values."""
     training = study.training.model_dump(mode="json", exclude=OF_THE_STUDY)
-    training["data"].pop("path")
-    return {**values, **training}
+    return {**study.model_dump(mode="json", exclude={"training"}), **training}
+
+
+def in_results(study: Study) -> dict[str, Any]:
+    """The keys of a study that change what comes out, and their values; where the data are is none."""
+    values = {key: value for key, value in flat(study).items() if key not in NO_PART_OF_A_RESULT}
+    values["data"].pop("path")
+    return values
 
 
 def assignments(texts: Iterable[str]) -> dict[str, Any]:

@@ -37,8 +37,8 @@ class Step:
     @cached_property
     def key(self) -> str:
         """32 hexadecimal digits."""
-        told = json.dumps([self.kind, self.version, self._told()], sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(told.encode()).hexdigest()[:KEY_DIGITS]
+        text = json.dumps([self.kind, self.version, self._identity()], sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:KEY_DIGITS]
 
     @property
     def inputs(self) -> dict[str, Step]:
@@ -46,13 +46,14 @@ class Step:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: value for name, value in values.items() if isinstance(value, Step)}
 
-    def _told(self) -> dict[str, Any]:
-        told = {}
+    def _identity(self) -> dict[str, Any]:
+        """What its key is made of, as JSON has it."""
+        values = {}
         for field in fields(self):
             value = getattr(self, field.name)
             if field.default is MISSING or value != field.default:
-                told[field.name] = _plain(value)
-        return told
+                values[field.name] = _plain(value)
+        return values
 
 
 @dataclass(frozen=True)
@@ -65,11 +66,11 @@ class Init(Step):
     seed: int
     cycle: int
 
-    def _told(self) -> dict[str, Any]:
+    def _identity(self) -> dict[str, Any]:
         """Of the training only what the network is: other learning rates start from the same weights."""
-        told = identity(self.training)
-        network: dict[str, Any] = {key: told[key] for key in OF_THE_NETWORK if key in told}
-        return {"seed": self.seed, "cycle": self.cycle, "data": told["data"]["name"], **network}
+        training = identity(self.training)
+        network: dict[str, Any] = {key: training[key] for key in OF_THE_NETWORK if key in training}
+        return {"seed": self.seed, "cycle": self.cycle, "data": training["data"]["name"], **network}
 
 
 @dataclass(frozen=True)
@@ -91,8 +92,8 @@ class Train(Step):
         """Trainings of one shape differ in seed, start and masks alone, and can go through their steps together."""
         return self.training, self.first, self.last
 
-    def _told(self) -> dict[str, Any]:
-        return {name: value for name, value in super()._told().items() if name != "resume"}
+    def _identity(self) -> dict[str, Any]:
+        return {name: value for name, value in super()._identity().items() if name != "resume"}
 
 
 @dataclass(frozen=True)
@@ -131,12 +132,12 @@ class Prune(Step):
                 return left
             step = step.masks
 
-    def _told(self) -> dict[str, Any]:
+    def _identity(self) -> dict[str, Any]:
         """Of the training only what a pruning reads, and versions where they are not the first."""
-        told = super()._told()
-        told["training"] = {key: value for key, value in told["training"].items() if key in READ_BY_PRUNING}
+        values = super()._identity()
+        values["training"] = {key: value for key, value in values["training"].items() if key in READ_BY_PRUNING}
         versions = {"method": METHODS[self.method].version, "rule": RULES[self.rule].version}
-        return told | {f"{what}_version": version for what, version in versions.items() if version != 1}
+        return values | {f"{what}_version": version for what, version in versions.items() if version != 1}
 
 
 @dataclass(frozen=True)
@@ -151,10 +152,11 @@ class Measure(Step):
     masks: Prune | None  # put in place first; None: dense
     images: int | None = None  # None: all
 
-    def _told(self) -> dict[str, Any]:
+    def _identity(self) -> dict[str, Any]:
         """Of the training only what tells the network and its images."""
-        told = super()._told()
-        return told | {"training": {key: value for key, value in told["training"].items() if key in READ_BY_MEASURING}}
+        values = super()._identity()
+        values["training"] = {key: value for key, value in values["training"].items() if key in READ_BY_MEASURING}
+        return values
 
 
 def identity(training: Training) -> dict[str, Any]:
@@ -163,23 +165,14 @@ def identity(training: Training) -> dict[str, Any]:
     A folder of images is what is in it: names and sizes of its files. Of data that nobody vouches for, where they are
     does count.
     """
-    told: dict[str, Any] = pinned(training).model_dump(mode="json", exclude_defaults=True)
+    settings: dict[str, Any] = training.pinned().model_dump(mode="json", exclude_defaults=True)
     source = DATASETS.find(training.data.name)
     if source.same_everywhere or source.fingerprint is not None:
-        told["data"].pop("path", None)
+        settings["data"].pop("path", None)
     for what, version in (("network", NETWORKS.find(training.network.name).version), ("data", source.version)):
         if version != 1:
-            told[what]["version"] = version
-    return told
-
-
-def pinned(training: Training) -> Training:
-    """A training that says what is in its folder of images, so that its steps can be named without the folder."""
-    data = training.data
-    fingerprint = DATASETS.find(data.name).fingerprint
-    if fingerprint is None or data.content is not None or data.path is None:
-        return training
-    return training.model_copy(update={"data": data.model_copy(update={"content": fingerprint(data.path)})})
+            settings[what]["version"] = version
+    return settings
 
 
 def _plain(value: Any) -> Any:

@@ -12,9 +12,10 @@ from ...core.budget import Budget
 from ...core.errors import InputError, unknown
 from ...core.methods import METHODS, Chain, Scope
 from ...training import Training
+from ...training.checked import Choice, Count, Number, Positive, Settings
 from ...training.duration import Duration, Length
 from ...training.probe import EVERY
-from ...training.settings import Choice, Count, Number, Positive, Rates, Settings
+from ...training.settings import Rates
 
 Variant = Literal["plain", "plain_rewind", "ap_lite", "ap_pro", "ap_lite_literal", "no_rewind", "solo"]
 VARIANTS: Mapping[Variant, str] = {
@@ -144,9 +145,8 @@ class Study(Settings):
             )
         if dict(self.training.network.options).get("pretrained") and self.which_chain == "reinit":
             raise InputError("pretrained weights and chain = reinit: drawing new ones would discard them")
-        if (self.retrain == "s_cyc") != (self.lr_high is not None):
-            raise InputError(f"lr_high = {self.lr_high}: retrain = s_cyc needs it, and nothing else does")
-        if self.retrain != "full" and (self.which_chain not in ("reinit", "continue") or "plain" not in self.variants):
+        goes_on = "plain" in self.variants and not rewinds(self.which_chain, "plain")
+        if self.retraining is not self.training and not goes_on:
             raise InputError(
                 f"retrain = {self.retrain}: only plain under reinit or continue goes on from trained weights"
             )
@@ -198,7 +198,11 @@ class Study(Settings):
 
     @property
     def retraining(self) -> Training:
-        """The training that goes on from trained weights."""
-        if self.retrain == "full":
+        """The training that goes on from trained weights; an error where its learning rates do not fit together."""
+        if self.retrain == "full" and self.lr_high is None:
             return self.training
-        return Training(**{**dict(self.training), "rates": self.retrain, "lr_high": self.lr_high})
+        return Training.read({**dict(self.training), "rates": self.retrain, "lr_high": self.lr_high})
+
+    def pinned(self) -> Study:
+        """The study that says what is in its folder of images, so that its steps can be named without the folder."""
+        return self.model_copy(update={"training": self.training.pinned()})

@@ -101,7 +101,7 @@ def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
 
 
 def _written(index: Index) -> bytes:
-    entries = {key: {name: seal.told() for name, seal in seals.items()} for key, seals in index.items()}
+    entries = {key: {name: seal.as_dict() for name, seal in seals.items()} for key, seals in index.items()}
     return canonical({"activeprune": "pack", "format": FORMAT, "entries": entries})
 
 
@@ -112,14 +112,15 @@ def _index(tar: tarfile.TarFile, length: int) -> Index:
         raise ValueError(f"it does not begin with {INDEX}")
     stream = tar.extractfile(first)
     data = stream.read() if stream else b""
-    told = json.loads(data)
-    if not isinstance(told, dict) or told.get("activeprune") != "pack" or told.get("format") != FORMAT:
+    content = json.loads(data)
+    if not isinstance(content, dict) or content.get("activeprune") != "pack" or content.get("format") != FORMAT:
         raise ValueError(f"{INDEX} is none of format {FORMAT}")
     index = {
         checked_key(key): {
-            name if name == PROVENANCE else checked_part(name): Seal.heard(seal) for name, seal in sorted(seals.items())
+            name if name == PROVENANCE else checked_part(name): Seal.from_dict(seal)
+            for name, seal in sorted(seals.items())
         }
-        for key, seals in sorted(told["entries"].items())
+        for key, seals in sorted(content["entries"].items())
     }
     if _written(index) != data or not all(PROVENANCE in seals for seals in index.values()):
         raise ValueError(f"{INDEX} is not as it was written")

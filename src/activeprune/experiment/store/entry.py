@@ -93,14 +93,14 @@ class Seal:
             return f"has {len(data)} bytes instead of {self.size}"
         return None if Seal.of(data) == self else "has another SHA-256 than when it was written"
 
-    def told(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """As JSON has it."""
         return {"bytes": self.size, "sha256": self.sha256}
 
     @classmethod
-    def heard(cls, told: Mapping[str, Any]) -> Seal:
-        """What `told` told."""
-        return cls(told["bytes"], told["sha256"])
+    def from_dict(cls, values: Mapping[str, Any]) -> Seal:
+        """The inverse of `as_dict`."""
+        return cls(values["bytes"], values["sha256"])
 
 
 def checked_key(key: str) -> str:
@@ -136,14 +136,14 @@ def canonical(value: Any, allow_nan: bool = True) -> bytes:
 
 def written(key: str, seals: Mapping[str, Seal]) -> bytes:
     """The manifest of an entry."""
-    return canonical({"format": FORMAT, "key": key, "parts": {name: seal.told() for name, seal in seals.items()}})
+    return canonical({"format": FORMAT, "key": key, "parts": {name: seal.as_dict() for name, seal in seals.items()}})
 
 
 def read(key: str, manifest: bytes) -> dict[str, Seal]:
     """The parts of an entry as its manifest has them; a ValueError if it is not one that `written` wrote."""
     try:
-        told = json.loads(manifest)["parts"]
-        seals = {checked_part(name): Seal.heard(seal) for name, seal in sorted(told.items())}
+        parts = json.loads(manifest)["parts"]
+        seals = {checked_part(name): Seal.from_dict(seal) for name, seal in sorted(parts.items())}
         if written(key, seals) == manifest:
             return seals
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):

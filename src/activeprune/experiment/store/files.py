@@ -120,8 +120,8 @@ def in_use(folder: Path) -> bool:
 def read_json(path: Path, *keys: str) -> dict[str, Any]:
     """A file of this library's own that must hold some keys."""
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-        return {**told, **{key: told[key] for key in keys}}
+        values = json.loads(path.read_text(encoding="utf-8"))
+        return {**values, **{key: values[key] for key in keys}}
     except (OSError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise InputError(f"{path} cannot be read: {type(error).__name__}: {error}") from error
 

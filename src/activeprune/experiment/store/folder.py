@@ -6,6 +6,7 @@ In a folder:
     objects/ab/abcdef.../provenance.json  how it came about: times, host; in no checksum
     objects/ab/abcdef.../manifest.json    size and SHA-256 of each part; written last: what has none is no entry
     damaged/abcdef...-1/                  an entry that was not as it had been written
+    checkpoints/, leases/, runs/          what is under way, by whom, and which runs the store serves: no entries
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class FolderStore(Store):
     def __init__(self, root: Path | str) -> None:
         self.root = Path(root)
         self.objects, self.damaged = self.root / "objects", self.root / "damaged"
-        self.checkpoints = self.root / "checkpoints"  # of trainings that are under way; no entries
+        self.checkpoints, self.runs = self.root / "checkpoints", self.root / "runs"
 
     def has(self, key: str, *parts: str) -> bool:
         """Whether there is a complete entry that holds all these parts, by name and size; `get` looks at the bytes."""
@@ -111,7 +112,7 @@ class FolderStore(Store):
         """
         folder = self._folder(key)
         seals = {checked_part(name): Seal.of(data) for name, data in parts.items()}
-        told = canonical(dict(provenance))
+        origin = canonical(dict(provenance))
         with self._explained(), alone(folder.parent):
             present = self._present(key)
             held = present or {}
@@ -119,7 +120,7 @@ class FolderStore(Store):
                 return
             new = {name: parts[name] for name in sorted(seals.keys() - held.keys())}
             if present is None:
-                new[PROVENANCE] = told
+                new[PROVENANCE] = origin
             if new:
                 _commit(folder, new, written(key, {**held, **seals}))
 
@@ -128,10 +129,10 @@ class FolderStore(Store):
         with self._explained():
             self._seals(key)
             try:
-                told = json.loads((self._folder(key) / PROVENANCE).read_bytes())
+                stored = json.loads((self._folder(key) / PROVENANCE).read_bytes())
             except (FileNotFoundError, ValueError, RecursionError):
                 return {}
-        return told if isinstance(told, dict) else {}
+        return stored if isinstance(stored, dict) else {}
 
     def list(self) -> Iterator[Entry]:
         """All complete entries, by key."""

@@ -80,8 +80,8 @@ class Leases:
             if held is not None and held.owner != self.owner:
                 return None
             self._write(key)
-            told = self._read(key)  # without locks two may have written: the last one has it
-        return Lease(self, key) if told is not None and told.owner == self.owner else None
+            held = self._read(key)  # without locks two may have written: the last one has it
+        return Lease(self, key) if held is not None and held.owner == self.owner else None
 
     def holder(self, key: str) -> Holder | None:
         """Who has the lease of a key now, None if nobody has."""
@@ -94,8 +94,8 @@ class Leases:
     def _renew(self, key: str) -> bool:
         try:
             with alone(self._folder):
-                told = self._read(key)
-                if told is None or told.owner != self.owner:  # None: released; a late renewal must not bring it back
+                held = self._read(key)
+                if held is None or held.owner != self.owner:  # None: released; a late renewal must not bring it back
                     return False
                 self._write(key)
         except OSError:  # not worth stopping the work for
@@ -104,8 +104,8 @@ class Leases:
 
     def _release(self, key: str) -> None:
         with suppress(OSError), alone(self._folder):  # or else it runs out by itself
-            told = self._read(key)
-            if told is not None and told.owner == self.owner:
+            held = self._read(key)
+            if held is not None and held.owner == self.owner:
                 os.unlink(self._file(key))
 
     def _file(self, key: str) -> Path:
@@ -114,16 +114,16 @@ class Leases:
     def _read(self, key: str) -> Holder | None:
         """What a lease says; None if there is none, or none that can be read."""
         try:
-            told = json.loads(self._file(key).read_bytes())
-            held = Holder(str(told["owner"]), str(told["host"]), int(told["pid"]), float(told["expires"]))
+            lease = json.loads(self._file(key).read_bytes())
+            held = Holder(str(lease["owner"]), str(lease["host"]), int(lease["pid"]), float(lease["expires"]))
         except (OSError, ValueError, TypeError, KeyError, OverflowError):
             return None
         return held if 0 < held.pid < 2**31 and math.isfinite(held.expires) else None
 
     def _write(self, key: str) -> None:
-        told = Holder(self.owner, self.host, os.getpid(), self._now() + self.seconds)
+        holder = Holder(self.owner, self.host, os.getpid(), self._now() + self.seconds)
         with whole(self._file(key)) as staged:
-            write(staged, canonical(asdict(told)))
+            write(staged, canonical(asdict(holder)))
 
 
 def _runs(pid: int) -> bool:

@@ -39,9 +39,9 @@ class Provenance:
     speed: Pace | None = None
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> Provenance:
+    def of(cls, stored: Mapping[str, Any]) -> Provenance:
         """What a store tells of an entry, or as much of it as can be understood."""
-        known = sound(told)
+        known = sound(stored)
         return cls(**{name: shape.validate_python(known[name]) for name, shape in _SHAPES.items() if name in known})
 
     def as_dict(self) -> dict[str, Any]:
@@ -54,13 +54,13 @@ _SHAPES: dict[str, TypeAdapter[Any]] = {
 }
 
 
-def sound(told: Mapping[str, Any]) -> dict[str, Any]:
-    """What is told without what cannot be understood.
+def sound(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """What is stored without what cannot be understood.
 
     >>> sound({"seconds": 2.5, "pack": "many", "weather": "fine"})
     {'seconds': 2.5, 'weather': 'fine'}
     """
-    return {name: value for name, value in told.items() if name not in _SHAPES or _fits(_SHAPES[name], value)}
+    return {name: value for name, value in stored.items() if name not in _SHAPES or _fits(_SHAPES[name], value)}
 
 
 def _fits(shape: TypeAdapter[Any], value: Any) -> bool:

@@ -19,7 +19,7 @@ from .entry import Damaged, Missing
 from .folder import Store
 
 T = TypeVar("T")
-Told = dict[str, Any]
+Json = dict[str, Any]
 Real = Annotated[float, Field(strict=True)]
 
 _log = logging.getLogger(__name__)
@@ -55,12 +55,12 @@ class TrainRecord:
         return next((epoch.validation_accuracy for epoch in self.epochs if epoch.epoch == self.best_epoch), None)
 
     @property
-    def failed(self) -> Told | None:
+    def failed(self) -> Json | None:
         """How it failed, as JSON has it: a loss that is no number is text there."""
         return None if self.failure is None else _sorted({**asdict(self.failure), "loss": str(self.failure.loss)})
 
     @property
-    def lines(self) -> tuple[Told, ...]:
+    def lines(self) -> tuple[Json, ...]:
         """Its epochs, as JSON has them."""
         return tuple(_sorted(asdict(epoch)) for epoch in self.epochs)
 
@@ -139,32 +139,32 @@ def prune_record(store: Store, key: str) -> PruneRecord | None:
     return None if data is None else _read(_PRUNE, data, key, RECORD)[1]
 
 
-def measure_record(store: Store, key: str) -> Told | None:
-    """The same of a measurement, as `DeadNeurons.as_dict` told it."""
+def measure_record(store: Store, key: str) -> Json | None:
+    """The same of a measurement, as `DeadNeurons.as_dict` has it."""
     data = _record(store, key)
     return None if data is None else _read(_MEASURE, data, key, RECORD)[0]
 
 
-def outcome_of(record: TrainRecord | None) -> Told:
+def outcome_of(record: TrainRecord | None) -> Json:
     """What a table tells of a training: all None where it is missing."""
-    told = {name: getattr(record, name, None) for name in ("density", "accuracy", "best_epoch")}
-    return {**told, "failure": None if record is None else record.failed}
+    fields = {name: getattr(record, name, None) for name in ("density", "accuracy", "best_epoch")}
+    return {**fields, "failure": None if record is None else record.failed}
 
 
-def probe_bytes(every: Duration, images: int, probed: tuple[Told, ...]) -> bytes:
+def probe_bytes(every: Duration, images: int, probed: tuple[Json, ...]) -> bytes:
     """What a probe saw in a training, for the store."""
     return record_bytes({"every": str(every), "images": images, "probed": list(probed)})
 
 
-def probed(store: Store, key: str, every: Duration | None) -> tuple[Told, ...]:
+def probed(store: Store, key: str, every: Duration | None) -> tuple[Json, ...]:
     """What a probe saw in a training, as far as that is in the store; `Damaged` if it is not what it was."""
     if every is None or not store.has(key, part := probe_part(every)):
         return ()
-    told, _ = _read(_PROBE, store.get(key, part), key, part)
-    return tuple(told["probed"])
+    record, _ = _read(_PROBE, store.get(key, part), key, part)
+    return tuple(record["probed"])
 
 
-def looks(store: Store, key: str, every: Duration | None) -> tuple[Told, ...]:
+def looks(store: Store, key: str, every: Duration | None) -> tuple[Json, ...]:
     """The same without those that saw nothing, in a network without activations that can be dead."""
     return tuple(seen for seen in probed(store, key, every) if seen.get("unit") and seen.get("channel"))
 
@@ -182,11 +182,11 @@ def _record(store: Store, key: str) -> bytes | None:
 
 
 def _read(shape: TypeAdapter[T], data: bytes, key: str, part: str) -> tuple[Any, T]:
-    """A record as it is told, and what it says. Its checksum does not tell that it is one: anybody can make a pack."""
+    """A record as JSON has it, and in its shape. Its checksum does not tell that it is one: anybody can make a pack."""
     try:
-        told = json.loads(data)
-        record_bytes(told)  # or else there are numbers in it that are none
-        return told, shape.validate_python(told)
+        record = json.loads(data)
+        record_bytes(record)  # or else there are numbers in it that are none
+        return record, shape.validate_python(record)
     except (ValueError, RecursionError) as error:
         raise InputError(
             f"entry {key}: {part} is no record of such a step ({_reason(error)}); "
@@ -202,5 +202,5 @@ def _reason(error: Exception) -> str:
     return f"{where}: {first['msg']}" if where else str(first["msg"])
 
 
-def _sorted(told: Mapping[str, Any]) -> Told:
-    return dict(sorted(told.items()))
+def _sorted(record: Mapping[str, Any]) -> Json:
+    return dict(sorted(record.items()))

@@ -69,14 +69,14 @@ class Helpers:
         if process.wait() and not self._over:
             self.observer.trouble(f"a helper process ended with code {process.returncode}: the others go on without it")
 
-    def _relay(self, told: dict[str, object]) -> None:
-        if told["event"] == "trouble":
-            self.observer.trouble(str(told["line"]))
+    def _relay(self, event: dict[str, object]) -> None:
+        if event["event"] == "trouble":
+            self.observer.trouble(str(event["line"]))
             return
-        step = self.plan.steps.get(str(told["key"]))
+        step = self.plan.steps.get(str(event["key"]))
         if step is None:  # of another study: somebody has written another one into the folder
             return
-        if told["event"] == "epoch":
-            self.observer.epoch(step, Epoch(**told["epoch"]), told["epochs"])  # type: ignore[arg-type]
+        if event["event"] == "epoch":
+            self.observer.epoch(step, Epoch(**event["epoch"]), event["epochs"])  # type: ignore[arg-type]
         else:
-            self.observer.finished(step, told["seconds"])  # type: ignore[arg-type]
+            self.observer.finished(step, event["seconds"])  # type: ignore[arg-type]

@@ -34,21 +34,21 @@ class Loaded:
 
     def dataset(self, training: Training) -> Dataset:
         """The data of a training; the last ones are kept, for all seeds."""
-        told = training.data.model_dump_json(include={"name", "path", "content"})
+        key = training.data.model_dump_json(include={"name", "path", "content"})
         with self._loading:
-            found = self._data.pop(told, None) or training.dataset()
-            self._data[told] = found  # as the last one
+            found = self._data.pop(key, None) or training.dataset()
+            self._data[key] = found  # as the last one
             if len(self._data) > DATASETS_KEPT:
                 del self._data[next(iter(self._data))]
             return found
 
     def feed(self, training: Training, seed: int) -> Feed:
         """Batches of a run; the last one is kept, since steps of one seed follow each other."""
-        told = (training.model_dump_json(include={*OF_THE_BATCHES}), seed)
-        found = self._feeds.get(told)
+        key = (training.model_dump_json(include={*OF_THE_BATCHES}), seed)
+        found = self._feeds.get(key)
         if found is None:
             found = training.feed(seed, self.device, self.workers, self.dataset(training))
-            self._feeds = {told: found}
+            self._feeds = {key: found}
         return found
 
     def model(self, training: Training, seed: int, cycle: int = 1) -> nn.Module:

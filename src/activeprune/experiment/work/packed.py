@@ -93,7 +93,7 @@ class _Shift:
                 self._train(pack)
             elif busy := self._busy():
                 wait(busy, return_when=FIRST_COMPLETED)
-            elif not self._waited():
+            elif not self._wait_for_others():
                 return
 
     def close(self) -> None:
@@ -146,30 +146,30 @@ class _Shift:
         """The pack that is prepared, or one that is full, or what there is if nothing can add to it."""
         with self._lock:
             pack, self.prepared = self.prepared, None
-            return pack or self._taken(self.turns.full if self.under_way else self.turns.largest, self._room)
+            return pack or self._take(self.turns.full if self.under_way else self.turns.largest, self._room)
 
     def _prepare(self, room: Room) -> None:
         """Takes and loads the next pack, if it is full already."""
         with self._lock:
             if self.prepared is None and not self.over:
-                self.prepared = self._taken(self.turns.full, room)
+                self.prepared = self._take(self.turns.full, room)
 
-    def _waited(self) -> bool:
+    def _wait_for_others(self) -> bool:
         """Waits for what other processes hold, and does what they leave; False if nothing is left."""
         steps = self.queue.take(lambda ready: _no_trainings(ready)[:1] or self.turns.largest(ready, self._room))
         trainings = [step for step in steps if isinstance(step, Train)]
         if trainings:
-            self._train(self._loaded(trainings))
+            self._train(self._pack_of(trainings))
         for step in _no_trainings(steps):
             self.others.one(step, self.queue, self.queue.observer)
         return bool(steps)
 
-    def _taken(self, choose: Callable[[Sequence[Step], Room], Sequence[Train]], room: Room) -> _Pack | None:
+    def _take(self, choose: Callable[[Sequence[Step], Room], Sequence[Train]], room: Room) -> _Pack | None:
         steps = self.queue.take(lambda ready: choose(ready, room), wait=False)
         trainings = [step for step in steps if isinstance(step, Train)]
-        return self._loaded(trainings) if trainings else None
+        return self._pack_of(trainings) if trainings else None
 
-    def _loaded(self, steps: list[Train]) -> _Pack:
+    def _pack_of(self, steps: list[Train]) -> _Pack:
         training = steps[0].training
         by_rows = self.engines.by_rows(training, self.compute.loaded.dataset(training))
         return _Pack(steps, by_rows, self._loading.submit(self._entries, steps, by_rows))

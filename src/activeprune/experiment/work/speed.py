@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from statistics import median
-from typing import get_args
 
 import numpy as np
 import torch
@@ -20,6 +19,7 @@ from ...data import Feed, Part
 from ...machine import described, one_thread
 from ...machine import device as usable_device
 from ...training import Training
+from ...training.engine import EVALUATED
 from ...training.member import Member
 from ..plan.steps import identity
 from ..store import Store
@@ -69,8 +69,8 @@ class Speed:
 
 def alike(training: Training) -> str:
     """The same for trainings whose steps take the same time."""
-    told = {key: value for key, value in identity(training).items() if key in WHAT_COUNTS}
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+    settings = {key: value for key, value in identity(training).items() if key in WHAT_COUNTS}
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def known(store: Store, device: str) -> dict[str, Speed]:
@@ -114,8 +114,7 @@ def measured(training: Training, device: str) -> Speed:
 
 def _evaluation(member: Member, feed: Feed) -> float:
     """Seconds that an evaluation of all validation and test images takes, from the first batches of each."""
-    parts: tuple[Part, ...] = get_args(Part)[1:]
-    return sum(_seconds_of(member, feed, part) for part in parts)
+    return sum(_seconds_of(member, feed, part) for part in EVALUATED)
 
 
 def _seconds_of(member: Member, feed: Feed, part: Part) -> float:

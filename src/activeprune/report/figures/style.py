@@ -105,7 +105,7 @@ def log_ticks(axis: Axis) -> None:
     axis.set_minor_locator(NullLocator())
 
 
-def draw(axes: Axes, points: Sequence[Point], scale: float = 1.0, **look: Any) -> None:
+def draw(axes: Axes, points: Sequence[Point], scale: float, **look: Any) -> None:
     """Means as a line with markers, and their standard deviations as a band."""
     if not points:
         return
@@ -119,10 +119,10 @@ def draw(axes: Axes, points: Sequence[Point], scale: float = 1.0, **look: Any) -
         )
 
 
-def draw_variant(axes: Axes, variant: str, points: Sequence[Point], scale: float = 100.0) -> None:
+def draw_variant(axes: Axes, variant: str, points: Sequence[Point]) -> None:
     """A variant's points in its own colour."""
     look = LOOKS[variant]
-    draw(axes, points, scale, color=look.colour, marker=look.marker, linestyle=look.line, markeredgewidth=0, zorder=3)
+    draw(axes, points, 100, color=look.colour, marker=look.marker, linestyle=look.line, markeredgewidth=0, zorder=3)
 
 
 def draw_published(axes: Axes, variant: str, points: Sequence[Point], shift: float = 1.0) -> None:

@@ -55,10 +55,10 @@ def page(report: Report, live: Live | None = None, images: bool = True) -> str:
     script, library = "".join(map(_text, SCRIPTS)), "\n".join(Resources(mode="inline", components=["bokeh"]).js_raw)
     numbers = {run.title: number for number, run in enumerate(read, 1)}
     shown_runs, payload = [], []
-    for run, section, own in zip(read, report.sections, printed, strict=True):
-        told, data = _run(run, numbers[run.title], own)
+    for run, section, figures in zip(read, report.sections, printed, strict=True):
+        view, data = _run(run, numbers[run.title], figures)
         tables = [shown(table, numbers, run.title) for table in section.tables]
-        shown_runs.append({**told, "tables": tables, "gaps": [linked(note, numbers) for note in section.notes]})
+        shown_runs.append({**view, "tables": tables, "gaps": [linked(note, numbers) for note in section.notes]})
         payload.append(data)
     tables = [shown(table, numbers) for table in together.tables]
     text: str = _template().render(
@@ -86,13 +86,13 @@ def _run(run: Gathered, number: int, printed: Printed | None) -> tuple[dict[str,
     arrays = Arrays()
     along, plots = drawn(run, number, {**ALONG_DENSITY, **ALONG_TIME}, arrays, printed)
     layers, maps = drawn(run, number, OF_LAYERS, arrays, printed)
-    told = {
+    view = {
         "id": f"run-{number}",
         "title": run.title,
         "about": about(run),
         "state": _state(run),
         "facts": _facts(run),
-        "told": _told(run, number),
+        "history": _history(run, number),
         "yaml": written(run.study),
         "variants": [(variant, LOOKS[variant].label, swatch(variant)) for variant in run.study.variants],
         "names": _names(run),
@@ -112,7 +112,7 @@ def _run(run: Gathered, number: int, printed: Printed | None) -> tuple[dict[str,
         "reproduction": reproduction(run.study, run_folder(run.title), run.imports),
         "versions": versions(run),
     }
-    return told, {"id": f"run-{number}", "plots": plots + maps, **arrays.as_dict()}
+    return view, {"id": f"run-{number}", "plots": plots + maps, **arrays.as_dict()}
 
 
 def _probes(run: Gathered) -> str | None:
@@ -157,7 +157,7 @@ def _facts(run: Gathered) -> dict[str, str]:
     }
 
 
-def _told(run: Gathered, number: int) -> list[tuple[str, str, str]]:
+def _history(run: Gathered, number: int) -> list[tuple[str, str, str]]:
     """What the store tells of how it was done, and where on the page that comes from."""
     done, every = run.in_all, f"run-{number}-provenance"
     facts = [

@@ -88,20 +88,20 @@ def around_visible(plot: Any) -> None:
         axis.only_visible, axis.tags = True, [{"around": "visible"}]
 
 
-def draw_variant(plot: Any, variant: str, found: Sequence[Spot], scale: float = 100.0) -> None:
+def draw_variant(plot: Any, variant: str, found: Sequence[Spot]) -> None:
     """Means with markers, their band, and the points of each seed, which are off until asked for."""
     if not found:
         return
-    means = ColumnDataSource(_rounded(_means(found, scale)))
+    means = ColumnDataSource(_rounded(_means(found)))
     seen = {"variant": variant}
     _band(plot, means, variant)
     _line(plot, means, variant)
     marks = plot.scatter("x", "mean", source=means, size=MARK, marker=marker(variant), line_color=None)
-    _told(marks, seen, variant)
+    _tagged(marks, seen, variant)
     says(marks, {"": LOOKS[variant].label, "λ": "@density", "mean": "@said", "seeds": "@seeds"})
     points = {
         "x": np.array([spot.x for spot in found for _ in spot.values], "f4"),
-        "y": np.array([scale * value for spot in found for value in spot.values.values()], "f4"),
+        "y": np.array([100 * value for spot in found for value in spot.values.values()], "f4"),
         "density": np.array([100 * spot.density for spot in found for _ in spot.values], "f4"),
         "seed": [seed for spot in found for seed in spot.values],
     }
@@ -109,7 +109,7 @@ def draw_variant(plot: Any, variant: str, found: Sequence[Spot], scale: float = 
         "x", "y", source=ColumnDataSource(points), size=SEED, marker="circle", fill_alpha=0.35, line_alpha=0.8,
         visible=False,
     )  # fmt: skip
-    _told(each, {**seen, "show": "seeds"}, variant)
+    _tagged(each, {**seen, "show": "seeds"}, variant)
     says(each, {"": LOOKS[variant].label, "λ": "@density{2} %", "seed": "@seed", "value": "@y{3} %"})
 
 
@@ -137,7 +137,7 @@ def draw_published(plot: Any, variant: str, points: Sequence[Point], shift: floa
 
 
 def draw_chosen(
-    plot: Any, variant: str, data: tuple[str, str], columns: Mapping[str, Sequence[Any]], told: Mapping[str, str]
+    plot: Any, variant: str, data: tuple[str, str], columns: Mapping[str, Sequence[Any]], texts: Mapping[str, str]
 ) -> None:
     """A line, and its band where there are deviations, whose numbers the page changes.
 
@@ -147,7 +147,7 @@ def draw_chosen(
     if "std" in columns:
         _band(plot, source, variant)
     line = _line(plot, source, variant)
-    says(line, {"": LOOKS[variant].label, **told})
+    says(line, {"": LOOKS[variant].label, **texts})
 
 
 def _ends(columns: Mapping[str, Sequence[Any]]) -> dict[str, list[float]]:
@@ -157,12 +157,12 @@ def _ends(columns: Mapping[str, Sequence[Any]]) -> dict[str, list[float]]:
     return {"low": [point.low for point in points], "high": [point.high for point in points]}
 
 
-def says(renderer: Any, told: Mapping[str, str]) -> None:
+def says(renderer: Any, texts: Mapping[str, str]) -> None:
     """What the page's script says of a point under the mouse or a finger, by name.
 
     `@column` is the point's value in that column of its source, `@column{3}` the same with three digits.
     """
-    renderer.tags = [*renderer.tags, {"says": [*told.items()]}]
+    renderer.tags = [*renderer.tags, {"says": [*texts.items()]}]
 
 
 def plain(text: str) -> PlainText:
@@ -178,9 +178,9 @@ def embedded(panel: Panel, target: str) -> dict[str, Any]:
     def numbered(found: re.Match[str]) -> str:
         return f'"{found[1]}": "{ids.setdefault(found[2], f"p{len(ids)}")}"'
 
-    told = {key: item[key] for key in ("target_id", "root_id", "doc", "version")}
-    made: dict[str, Any] = json.loads(re.sub(r'"(id|root_id)": "(p\d+)"', numbered, json.dumps(told)))
-    return made
+    model = {key: item[key] for key in ("target_id", "root_id", "doc", "version")}
+    plot: dict[str, Any] = json.loads(re.sub(r'"(id|root_id)": "(p\d+)"', numbered, json.dumps(model)))
+    return plot
 
 
 def _rounded(columns: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
@@ -191,10 +191,10 @@ def _rounded(columns: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
     }
 
 
-def _means(found: Sequence[Spot], scale: float) -> dict[str, list[Any]]:
+def _means(found: Sequence[Spot]) -> dict[str, list[Any]]:
     spreads = [spot.spread for spot in found]
-    means = [scale * (spread.mean or 0.0) for spread in spreads]
-    stds = [scale * (spread.std or 0.0) for spread in spreads]
+    means = [100 * (spread.mean or 0.0) for spread in spreads]
+    stds = [100 * (spread.std or 0.0) for spread in spreads]
     return {
         "x": [spot.x for spot in found],
         "mean": means,
@@ -204,22 +204,22 @@ def _means(found: Sequence[Spot], scale: float) -> dict[str, list[Any]]:
             f"{mean:.3f}{'' if spread.std is None else f' ± {std:.3f}'} % ({counted(spread.seeds, 'seed')})"
             for mean, std, spread in zip(means, stds, spreads, strict=True)
         ],
-        "seeds": [", ".join(f"{seed}: {scale * value:.3f}" for seed, value in spot.values.items()) for spot in found],
+        "seeds": [", ".join(f"{seed}: {100 * value:.3f}" for seed, value in spot.values.items()) for spot in found],
     }
 
 
 def _band(plot: Any, source: ColumnDataSource, variant: str) -> None:
     band = plot.varea("x", "low", "high", source=source, fill_alpha=BAND, level="underlay")
-    _told(band, {"variant": variant, "show": "band"}, variant)
+    _tagged(band, {"variant": variant, "show": "band"}, variant)
 
 
 def _line(plot: Any, source: ColumnDataSource, variant: str) -> Any:
     line = plot.line("x", "mean", source=source, line_width=2, line_dash=dashes(LOOKS[variant].line))
-    _told(line, {"variant": variant}, variant)
+    _tagged(line, {"variant": variant}, variant)
     return line
 
 
-def _told(renderer: Any, seen: Mapping[str, str], variant: str) -> None:
+def _tagged(renderer: Any, seen: Mapping[str, str], variant: str) -> None:
     """When it is seen, and in whose colour; given to Bokeh at once these tags would be those of its glyph alone."""
     renderer.tags = [seen, {"colour": variant}]
     for name in ("fill_color", "line_color"):

@@ -112,11 +112,11 @@ def machines(run: Gathered) -> dict[str, str]:
 
 def versions(run: Gathered) -> dict[str, str]:
     """Of what the trainings were computed with."""
-    told = [training.provenance for training in run.trainings]
+    every = [training.provenance for training in run.trainings]
     known = {
-        "activeprune": [str(one["activeprune"]) for one in told if "activeprune" in one],
+        "activeprune": [str(how["activeprune"]) for how in every if "activeprune" in how],
         "torch": [found[1] for machine in run.machines if (found := TORCH.search(machine))],
-        "Python": [str(one["python"]) for one in told if "python" in one],
+        "Python": [str(how["python"]) for how in every if "python" in how],
     }
     return {name: ", ".join(sorted({*several})) for name, several in known.items() if several}
 
@@ -145,24 +145,24 @@ def _span(numbers: set[int]) -> str:
 
 
 def _row(training: Reported, places: Mapping[str, str]) -> Row:
-    told = training.provenance
+    how = training.provenance
     state = "missing" if training.missing else "done" if training.failure is None else "failed"
-    place = [places.get(str(told.get("machine")), ""), _engine(told)]
+    place = [places.get(str(how.get("machine")), ""), _engine(how)]
     return Row(
         training,
         state,
         training.keys,
         ", ".join(part for part in place if part) or NONE,
-        duration(float(told["seconds"])) if "seconds" in told else NONE,
-        _readable(str(told["finished"])) if "finished" in told else NONE,
+        duration(float(how["seconds"])) if "seconds" in how else NONE,
+        _readable(str(how["finished"])) if "finished" in how else NONE,
     )
 
 
-def _engine(told: Mapping[str, Any]) -> str:
-    if "engine" not in told:
+def _engine(how: Mapping[str, Any]) -> str:
+    if "engine" not in how:
         return ""
-    pack = int(told.get("pack", 1))
-    return str(told["engine"]) if pack == 1 else f"{told['engine']}, {counted(pack, 'network')} at once"
+    pack = int(how.get("pack", 1))
+    return str(how["engine"]) if pack == 1 else f"{how['engine']}, {counted(pack, 'network')} at once"
 
 
 def _readable(time: str) -> str:

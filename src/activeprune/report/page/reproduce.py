@@ -11,8 +11,7 @@ from typing import Any
 import yaml
 
 from ...core.errors import InputError
-from ...experiment.plan.reading import TRAINING_KEYS, assignments, read_study, study_names, written
-from ...experiment.plan.steps import pinned
+from ...experiment.plan.reading import assignments, flat, read_study, study_names, written
 from ...experiment.plan.study import Study
 from ...experiment.search import folder_name
 
@@ -79,23 +78,21 @@ def _changes(name: str, study: Study) -> list[str] | None:
 def is_same(name: str, texts: Sequence[str], study: Study) -> bool:
     """Whether a study with some keys changed, as the command line reads them, is just this one."""
     try:
-        found = read_study(name, assignments(texts))
+        return read_study(name, assignments(texts)).pinned() == study
     except InputError:
         return False
-    return found.model_copy(update={"training": pinned(found.training)}) == study
 
 
 def _differences(base: Study, study: Study) -> Iterator[tuple[str, Any]]:
-    here, there = _flat(base), _flat(study)
+    here, there = _as_options(base), _as_options(study)
     for key, value in there.items():
         if here.get(key) != value:
             yield key, value
 
 
-def _flat(study: Study) -> dict[str, Any]:
-    values = study.model_dump(mode="json")
-    training = values.pop("training")
-    values |= {key: value for key, value in training.items() if key in TRAINING_KEYS}
+def _as_options(study: Study) -> dict[str, Any]:
+    """Keys and values as `--set` takes them."""
+    values = flat(study)
     for outer in NESTED:
         values |= {f"{outer}.{inner}": value for inner, value in values.pop(outer).items()}
     for choice in ("network", "method"):
