@@ -14,9 +14,10 @@ from activeprune.experiment.store.artifacts import STATE
 from tests.experiment.makers import TINY, contents, go
 
 
-def test_a_run_of_somebody_else_that_cannot_be_read_stops_nobody(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["{", '{"out": 5, "study": "", "imports": [], "import_from": ""}'])
+def test_a_run_of_somebody_else_that_cannot_be_read_stops_nobody(tmp_path: Path, text: str) -> None:
     (tmp_path / ".store" / "runs").mkdir(parents=True)
-    (tmp_path / ".store" / "runs" / "0.json").write_text("{")
+    (tmp_path / ".store" / "runs" / "0.json").write_text(text)
     run, _ = go(tmp_path, keep="records")
     assert all(row["accuracy"] is not None for row in run.rows())
     with pytest.raises(ap.InputError, match=r"0\.json cannot be read"):
