@@ -5,6 +5,7 @@
 # make coverage   run the tests and tell which branches of core, neurons and experiment they leave out
 # make mutants    change the code that chooses weights in many small ways; prints what no test notices (an hour)
 # make results    make every report under results/ anew from its records, and the tables of both READMEs
+# make dist      build the wheel and the source archive into dist/, without the network once .venv is there
 # make format     let ruff rewrite the sources
 # make docs       build the documentation into site/
 # make clean      remove the environment and everything built
@@ -17,7 +18,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml constraints.txt
 
-.PHONY: demo test test-slow test-browser coverage mutants results format docs clean
+.PHONY: demo test test-slow test-browser coverage mutants results dist format docs clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.core
@@ -51,6 +52,10 @@ results: $(VENV)/.core
 	for records in results/*/records.json.gz; do $(BIN)/activeprune report "$${records%/*}" || exit; done
 	$(BIN)/python tools/results.py README.md results/README.md
 
+dist: $(VENV)/.dev
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -59,7 +64,7 @@ docs: $(VENV)/.docs
 	$(BIN)/zensical build --clean
 
 clean:
-	rm -rf $(VENV) site dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) site dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
 
 # What is installed is recorded by empty files in .venv. Each set-up installs into the same environment and keeps what
 # is there already.

@@ -143,11 +143,24 @@ def test_speeds_of_packs_are_told_apart_by_their_size(tmp_path: Path) -> None:
     assert found.together(3) == pytest.approx(3 * median(shares))
 
 
-def test_a_few_steps_are_timed_on_request(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_a_few_steps_are_timed_on_request(
+    tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     arguments = ["run", "smoke", "--out", str(tmp_path / "run"), "--dry-run", "--json", "--processes", "1"]
     assert main(arguments) == 0
     assert json.loads(capsys.readouterr().out)["seconds"] is None
+    timed: list[Speed] = []
+
+    def noting(training: Training, device: str) -> Speed:
+        timed.append(measured(training, device))
+        return timed[-1]
+
+    measured = speed.measured
+    monkeypatch.setattr(speed, "measured", noting)
     assert main([*arguments, "--measure"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert 0 < told["seconds"] < 600
+    (one,) = timed
+    study = read_study("smoke")
+    plan = Plan(study)
+    assert told["seconds"] == pytest.approx(one.seconds * len(plan.trainings) * one.steps_of(study.training))
     assert not (tmp_path / "run").exists()

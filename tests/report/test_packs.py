@@ -65,7 +65,9 @@ def test_of_a_run_in_packs(tmp_path: Path) -> None:
     steps = sum(training.epochs[-1]["step"] for training in seen.trainings if training.variant == "plain")
     images = {work.images for work in seen.work}
     assert images == {steps * run.study.training.batch // 6}  # three seeds, dense and pruned, all of one length
-    assert 0 < one.in_steps < 1.5
+    in_steps = sum(work.images / work.images_per_second for work in seen.work)
+    assert one.in_steps * one.seconds == pytest.approx(in_steps)  # however long all that took
+    assert one.in_packs * one.seconds == pytest.approx(sum(work.seconds or 0.0 for work in seen.work))
     table = packs_table(seen)
     assert table is not None
     assert [plain(cell) for cell in table.rows[0][1:3]] == [str(len(one.packs)), str(one.trainings)]

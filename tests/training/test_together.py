@@ -1,7 +1,6 @@
 """Several trainings side by side: each gets what it would get alone, to the bit."""
 
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +18,7 @@ FULL = training(
     network={"name": "tests.training.makers:small", "dropout": 0.3},
 )  # fmt: skip
 CPU = torch.device("cpu")
+SECONDS = 60  # until a test that would wait for ever fails
 
 
 def together(entries: list[Entry], **options):
@@ -88,15 +88,26 @@ def test_seconds_are_shared_out() -> None:
     assert results[0].seconds == results[1].seconds > 0
 
 
-def test_a_training_that_ends_leaves_alone_what_another_thread_draws() -> None:
-    drawing, drawn = threading.Event(), []
+def test_a_training_that_ends_leaves_alone_what_another_thread_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawing, ending, drawn = threading.Event(), threading.Event(), []
+
+    class Watched:
+        def __enter__(self) -> None:
+            if drawing.is_set():
+                ending.set()
+            torchs_own.acquire()
+
+        def __exit__(self, *_) -> None:
+            torchs_own.release()
 
     def draw() -> None:
         with torchs_own, torch.random.fork_rng(devices=[]):
             torch.manual_seed(5)
             drawing.set()
-            time.sleep(0.2)
+            ending.wait(SECONDS)
             drawn.append(float(torch.rand(())))
+
+    monkeypatch.setattr("activeprune.training.loop.torchs_own", Watched())
 
     thread = threading.Thread(target=draw)
     with _reproducible(CPU):

@@ -1,8 +1,7 @@
 """What came out of a pack is kept while the next one is trained: later, but never lost, and never told too early."""
 
 import threading
-import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -26,6 +25,10 @@ CHANGES = {"variants": ["plain"], "cycles": 1, "seeds": 6}
 
 def run_of(folder: Path, **changes) -> Run:
     return started("smoke", folder / "run", changes={**CHANGES, **changes})
+
+
+def is_for_keeping(pool: ThreadPoolExecutor) -> bool:
+    return pool._thread_name_prefix == "keep"
 
 
 class Scene:
@@ -94,14 +97,34 @@ def test_a_pack_that_prunings_fill_is_loaded_while_another_is_trained(tmp_path: 
     assert scene.packs[2] == {0, 1, 2}
 
 
-def test_at_most_one_pack_waits_to_be_kept(tmp_path: Path, scene: Scene) -> None:
+def test_at_most_one_pack_waits_to_be_kept(tmp_path: Path, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is put before the third pack begins or somebody waits for what is being kept."""
     run = run_of(tmp_path, seeds=9)
     missing: list[int] = []
+    keeping: list[Future] = []
+    awaited = threading.Event()
+    submit, result = ThreadPoolExecutor.submit, Future.result
+
+    def submitted(pool: ThreadPoolExecutor, work, *arguments) -> Future:
+        future = submit(pool, work, *arguments)
+        if is_for_keeping(pool):
+            keeping.append(future)
+        return future
+
+    def waiting(future: Future, timeout: float | None = None):
+        if future in keeping and not future.done():
+            awaited.set()
+        return result(future, timeout)
 
     def before_pack(number: int) -> None:
         missing.append(3 * (number - 1) - sum(run.store.has(step.key, RECORD) for step in run.plan.trainings))
+        if number == 3:
+            awaited.set()
 
-    scene.before_pack, scene.before_put = before_pack, lambda key: time.sleep(0.3)  # three take longer than a pack
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", submitted)
+    monkeypatch.setattr(Future, "result", waiting)
+    scene.before_pack = before_pack
+    scene.before_put = lambda key: None if awaited.wait(SECONDS) else pytest.fail("nobody waits")
     run.go(pack=3)
     assert len(missing) == 6
     assert max(missing) <= 3
@@ -126,18 +149,26 @@ def test_nothing_is_told_and_no_lease_is_given_back_before_it_is_in_the_store(tm
     assert not any(Leases(run.store.root).holder(key) for key in run.plan.steps)
 
 
-def test_an_interrupt_loses_nothing_that_was_trained(tmp_path: Path, scene: Scene) -> None:
-    """Not even what waits to be kept: the first put begins after the interrupt."""
-    interrupted = threading.Event()
+def test_an_interrupt_loses_nothing_that_was_trained(
+    tmp_path: Path, scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even what waits to be kept: the first put begins when the run is being closed."""
+    closing = threading.Event()
+    shutdown = ThreadPoolExecutor.shutdown
+
+    def shut_down(pool: ThreadPoolExecutor, *arguments, **options) -> None:
+        if is_for_keeping(pool):
+            closing.set()
+        shutdown(pool, *arguments, **options)
 
     def before_pack(number: int) -> None:
         if number == 2:
-            interrupted.set()
             raise KeyboardInterrupt
 
     def before_put(key: str) -> None:
-        assert interrupted.wait(SECONDS)
-        time.sleep(0.1)
+        assert closing.wait(SECONDS)
+
+    monkeypatch.setattr(ThreadPoolExecutor, "shutdown", shut_down)
 
     scene.before_pack, scene.before_put = before_pack, before_put
     run = run_of(tmp_path)

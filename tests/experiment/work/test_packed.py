@@ -1,7 +1,7 @@
 """Packs of trainings: the same plan, the same store, the same bytes. On a CPU the lanes of a pack take turns."""
 
 import json
-import time
+import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -176,16 +176,21 @@ def test_data_are_loaded_once_for_all_threads(tmp_path: Path, monkeypatch: pytes
     training = Plan(read_study("smoke")).trainings[0].training
     compute = Compute(FolderStore(tmp_path), tmp_path)
     loads: list[str] = []
+    asking = threading.Semaphore(0)
 
-    def slowly(chosen: Training):
+    def when_all_have_asked(chosen: Training):
         loads.append(chosen.data.name)
-        time.sleep(0.05)
+        assert len(loads) > 1 or all(asking.acquire(timeout=60) for _ in range(4))
         return dataset(chosen)
 
+    def asked(_: int):
+        asking.release()
+        return compute.loaded.dataset(training)
+
     dataset = Training.dataset
-    monkeypatch.setattr(Training, "dataset", slowly)
+    monkeypatch.setattr(Training, "dataset", when_all_have_asked)
     with ThreadPoolExecutor(4) as pool:
-        found = {id(data) for data in pool.map(compute.loaded.dataset, [training] * 4)}
+        found = {id(data) for data in pool.map(asked, range(4))}
     assert (len(found), loads) == (1, ["digits"])
 
 
