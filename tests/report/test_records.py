@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from activeprune.core.errors import InputError
-from activeprune.experiment.imports import IMPORTS
+from activeprune.experiment import imports
 from activeprune.report import records
 from activeprune.report.gathering import Gathered
 from activeprune.report.records import RECORDS, read_records, write_records
@@ -95,7 +95,7 @@ def test_nothing_that_records_name_is_imported_or_called(tmp_path: Path, monkeyp
 def test_a_module_that_was_asked_for_may_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "own_data.py").write_text("def load(path=None): ...\n")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setenv(IMPORTS, "own_data")
+    monkeypatch.setattr(imports, "_asked", ["own_data"])
     study = "{network: resnet8, lr: 0.1, epochs: 1, batch: 8, data: 'own_data:load'}"
     (read,) = read_records(kept(tmp_path, study=study))
     assert read.study.training.data.name == "own_data:load"

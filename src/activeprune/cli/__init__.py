@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import logging
-import os
 import platform
 import sys
 import traceback
@@ -22,7 +21,7 @@ from ..core.methods import METHODS
 from ..core.registry import Registry
 from ..data import DATASETS
 from ..data.cache import directory as data_cache
-from ..experiment.imports import IMPORTS, import_all
+from ..experiment.imports import ask_for
 from ..experiment.plan.reading import KEYS, study_keys, study_names
 from ..experiment.plan.study import CHAINS, VARIANTS
 from ..experiment.store import Damaged, Missing
@@ -78,9 +77,7 @@ def common_options(
         raise typer.Exit
     if debug:
         logging.basicConfig(level=logging.DEBUG)
-    if modules:
-        import_all(modules)
-        os.environ[IMPORTS] = ",".join(modules)
+    ask_for(modules or ())
     if context.invoked_subcommand is None:
         print(context.get_help())
 

@@ -96,7 +96,7 @@ def unpack_(
 
 
 def _existing(folder: Path) -> FolderStore:
-    if not (folder / "objects").is_dir():
+    if not FolderStore(folder).objects.is_dir():
         where = folder / ".store"
         usually = "" if folder == USUAL else f", usually {USUAL}"
         made = f"activeprune run makes one beside its folder{usually}"

@@ -11,12 +11,18 @@ from typing import Any
 
 from ..core.errors import InputError
 
-IMPORTS = "ACTIVEPRUNE_IMPORT"  # an environment variable: modules that this process and its helpers import
+_asked: list[str] = []  # of this process; its helpers read what is written down
+
+
+def ask_for(modules: Iterable[str]) -> None:
+    """Imports modules, and remembers that these and no others were asked for: strangers' records may name them."""
+    _asked[:] = modules
+    import_all(_asked)
 
 
 def asked_for() -> dict[str, Any]:
     """The modules that this process was asked to import and where it looks for them, to be written down."""
-    return {"imports": [name for name in os.environ.get(IMPORTS, "").split(",") if name], "import_from": os.getcwd()}
+    return {"imports": list(_asked), "import_from": os.getcwd()}
 
 
 def import_asked_for(saved: Mapping[str, Any], file: Path) -> tuple[str, ...]:
