@@ -2,7 +2,8 @@
 
 mutmut does it, in a copy of the project in build/mutants; `[tool.mutmut]` of pyproject.toml says on which files and
 with which tests. It passes over decorated functions, and AP's rules and the masks' counts are such: in the copy a
-decorator is written as the call that it stands for. An argument limits the run: 'activeprune.core.budget*'.
+decorator is written as the call that it stands for. What runs into its time limit is tried once more by itself. An
+argument limits the run: 'activeprune.core.budget*'.
 """
 
 from __future__ import annotations
@@ -66,9 +67,10 @@ def mutmut(*arguments: str, quiet: bool = False) -> str:
     return subprocess.run(command, cwd=COPY, env=environment, stdout=pipe, text=True, check=True).stdout or ""
 
 
-def survivors() -> list[tuple[str, str]]:
-    """Name and outcome of every mutant that was not killed."""
-    return re.findall(r"^\s*(activeprune\S+): (.+)$", mutmut("results", quiet=True), re.M)
+def outcomes() -> dict[str, str]:
+    """What became of every mutant that was tried, by name."""
+    told = re.findall(r"^\s*(activeprune\S+): (.+)$", mutmut("results", "--all", "true", quiet=True), re.M)
+    return {name: outcome for name, outcome in told if outcome != "not checked"}
 
 
 def main() -> None:
@@ -79,10 +81,14 @@ def main() -> None:
     asked = parser.parse_args()
     copied(COPY)
     mutmut("run", "--max-children", str(asked.processes), *asked.names)
-    found = survivors()
-    for name, outcome in found:
+    if late := [name for name, outcome in outcomes().items() if outcome == "timeout"]:
+        mutmut("run", "--max-children", "1", *late)  # once more by themselves: the machine may have been busy
+    tried = outcomes()
+    found = {name: outcome for name, outcome in tried.items() if outcome != "killed"}
+    for name, outcome in found.items():
         print(f"\n{outcome}: {mutmut('show', name, quiet=True)}")
-    print(f"\n{len(found)} mutants were not killed; docs/testing.md tells which change nothing that can be seen")
+    print(f"\n{len(tried) - len(found)} of {len(tried)} mutants were killed.")
+    print("docs/testing.md tells which of the others change nothing that can be seen")
 
 
 if __name__ == "__main__":

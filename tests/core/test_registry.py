@@ -31,6 +31,21 @@ def test_every_method_is_there_and_says_what_it_does() -> None:
 
 
 @pytest.mark.usefixtures("_clean_registry")
+def test_a_method_that_wants_batches_is_not_called_without_them() -> None:
+    called = []
+
+    @ap.method("eager", batches=1)
+    def eager(weight: torch.Tensor) -> torch.Tensor:
+        called.append(weight)
+        return weight.abs()
+
+    model = torch.nn.Linear(2, 1)
+    with pytest.raises(ap.InputError, match="method 'eager': it needs batches"):
+        ap.score("eager", model, ap.Masks.dense(model))
+    assert not called
+
+
+@pytest.mark.usefixtures("_clean_registry")
 def test_a_method_of_ones_own_takes_three_lines() -> None:
     @ap.method("smallest_index_last")
     def smallest_index_last(weight: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
