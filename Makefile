@@ -3,9 +3,9 @@
 # make test-slow  what takes longer, the tests in a browser among it where there is one
 # make test-browser  the report's page in a real browser (chromium); screenshots go to build/screenshots
 # make coverage   run the tests and tell which branches of core, neurons and experiment they leave out
-# make mutants    change the code that chooses weights in many small ways; prints what no test notices (an hour)
+# make mutants    change the code that chooses weights in many small ways; prints what no test notices (20 minutes)
 # make results    make every report under results/ anew from its records, and the tables of both READMEs
-# make dist      build the wheel and the source archive into dist/, without the network once .venv is there
+# make dist       build the wheel and the source archive into dist/, without the network once .venv is there
 # make format     let ruff rewrite the sources
 # make docs       build the documentation into site/
 # make clean      remove the environment and everything built

@@ -108,3 +108,15 @@ def test_an_unknown_rule_is_refused_before_any_work() -> None:
     model = SmallNet()
     with pytest.raises(ap.InputError, match="unknown activation rule 'app': did you mean 'ap'"):
         ap.prune_cycle("lamp", model, ap.Masks.dense(model), 3, rule="app")
+
+
+def test_what_is_of_another_kind_is_named() -> None:
+    model = SmallNet()
+    masks, start = ap.Masks.dense(model), snapshot(model)
+    with pytest.raises(ap.InputError, match=r"^scores by name are needed, as ap\.score returns them, not a Tensor$"):
+        ap.prune_lowest(masks, torch.ones(3), 1)  # type: ignore[arg-type]
+    arrays = {name: tensor.numpy() for name, tensor in start.items()}
+    with pytest.raises(ap.InputError, match=r"^start state: 'conv1\.weight' is a ndarray, a tensor is needed$"):
+        ap.prune_cycle("global_magnitude", model, masks, 18, 2, arrays)  # type: ignore[arg-type]
+    with pytest.raises(ap.InputError, match=r"^start state of another model: it has no 'conv1\.weight'"):
+        ap.prune_cycle("global_magnitude", model, masks, 18, 2, {"other": torch.ones(1)})
