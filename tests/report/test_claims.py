@@ -7,9 +7,9 @@ from activeprune.report.claims import Claim, checks, claims, claims_table
 from activeprune.report.comparisons import comparisons
 from activeprune.report.layout import plain
 from activeprune.report.paper import published
-from activeprune.report.paths import trainings_to
 from activeprune.report.published import accuracies
 from activeprune.report.statements import Statement
+from activeprune.report.trainings import trainings_to
 from tests.report.makers import Gathered, made
 
 LAST = {"cycles": 13, "report_cycles": [9, 13]}

@@ -13,9 +13,9 @@ from .comparisons import by_seed
 from .gathering import Gathered
 from .layout import Cell, Origin, cell, plain
 from .paper import published
-from .paths import trainings_to
 from .published import SHARE, cycle_of, differences, experiment_of
 from .statistics import Interval, Paired, paired
+from .trainings import trainings_to
 from .wording import NONE, counted, percent, probability, signed, span
 
 Status = Literal["holds", "fails", "not shown", "not run"]
