@@ -6,7 +6,7 @@ import torch
 
 from activeprune.data.augment import augmented
 from activeprune.networks.cifar_resnet import CifarResNet
-from activeprune.training.fused import FusedResNets
+from activeprune.training.fused import FusedResNets, Layout, Recipe
 
 SCALE = torch.tensor([1 / (255 * s) for s in (0.247, 0.2435, 0.2616)])
 SHIFT = torch.tensor([-m / s for m, s in ((0.4914, 0.247), (0.4822, 0.2435), (0.4465, 0.2616))])
@@ -28,11 +28,11 @@ def model_of(depth=20, shortcut="conv", seed=0, classes=10):
 def engine_of(data, models, masks=None, **options):
     depth = 6 * (len(models[0].blocks) // 3) + 2
     shortcut = "conv" if any("shortcut" in name for name in models[0].state_dict()) else "pad"
-    settings = {"batch": 64, "weight_decay": 5e-4, **options}
-    classes = models[0].fc.out_features
-    engine = FusedResNets(depth, shortcut, classes, *data, members=len(models), **settings)
+    layout = Layout(depth, shortcut, models[0].fc.out_features)
+    engine = FusedResNets(layout, Recipe(**{"batch": 64, "weight_decay": 5e-4, **options}), *data, len(models))
     for slot, model in enumerate(models):
-        engine.place(slot, model.state_dict(), masks, None, SCALE, SHIFT)
+        engine.normalise(slot, SCALE, SHIFT)
+        engine.place(slot, model.state_dict(), masks)
     return engine
 
 

@@ -27,7 +27,7 @@ class Probe:
 
     def __init__(self, engine):
         self.engine, self.layout, self.buffers = engine, engine.layout, engine.buffers
-        self.launches = zip(*(branch.launches for branch in engine._training), strict=True)
+        self.launches = zip(*(branch.launches for branch in engine._launches[True]), strict=True)
 
     def poison(self):
         """What is not written must be seen."""

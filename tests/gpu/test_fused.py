@@ -8,12 +8,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from activeprune.training.fused import FusedResNets
+from activeprune.training.fused import FusedResNets, Layout, Recipe
 from activeprune.training.fused.layout import MOMENTUM
 from activeprune.training.unavailable import EngineUnavailable
 from tests.gpu.fused import (
-    SCALE,
-    SHIFT,
     assert_same,
     batch_of,
     draws_of,
@@ -151,7 +149,7 @@ def test_the_update_is_torchs_sgd(data, nesterov):
     engine = engine_of(data, [model_of(8, seed=s) for s in range(2)], nesterov=nesterov, weight_decay=1e-2)
     before = engine.state(1)
     momentum = {f"{n}{MOMENTUM}": torch.randn(p.shape) * 0.01 for n, p in engine.layout.parameters.items()}
-    engine.place(1, before, None, momentum, SCALE, SHIFT)
+    engine.place(1, before, momentum=momentum)
     parameters = {n: before[n].clone().requires_grad_() for n in engine.layout.parameters}
     optimizer = torch.optim.SGD(parameters.values(), 0.1, 0.9, 0, 1e-2, nesterov)
     for name, parameter in parameters.items():
@@ -302,13 +300,13 @@ def test_training_goes_on_where_it_stopped(data):
     first = engine_of(data, [model_of(20)])
     first.train(order[:, :2], shift[:, :2], flip[:, :2], rates[:, :2], everyone(first))
     second = engine_of(data, [model_of(20, seed=1)])
-    second.place(0, first.state(0), None, first.momentum(0), SCALE, SHIFT)
+    second.place(0, first.state(0), momentum=first.momentum(0))
     second.train(order[:, 2:], shift[:, 2:], flip[:, 2:], rates[:, 2:], everyone(second))
     assert_same(states_of(whole, 0), states_of(second, 0))
 
 
 def test_a_machine_without_a_gpu_is_told_so(data):
     with pytest.raises(EngineUnavailable, match="need an NVIDIA GPU that torch can use, not cpu"):
-        FusedResNets(20, "conv", 10, data[0].cpu(), data[1].cpu(), members=1)
+        FusedResNets(Layout(20, "conv", 10), Recipe(), data[0].cpu(), data[1].cpu(), 1)
     with pytest.raises(ValueError, match="batch = 12"):
-        FusedResNets(20, "conv", 10, *data, members=1, batch=12)
+        FusedResNets(Layout(20, "conv", 10), Recipe(batch=12), *data, 1)

@@ -22,8 +22,8 @@ PADDING = 4  # pixels on each side, as is usual for CIFAR
 class Draws:
     """The random numbers of one epoch; entry i belongs to the i-th image that the epoch shows.
 
-    `order` int64 [n], a permutation; `shift` int64 [n, 2], rows down and columns to the right in the padded image,
-    0..8; `flip` bool [n].
+    `order` int32 [n], a permutation; `shift` uint8 [n, 2], rows down and columns to the right in the padded image,
+    0..8; `flip` bool [n]: as small as they can be, for they are on their way to a device in every epoch.
     """
 
     order: Tensor
@@ -34,8 +34,8 @@ class Draws:
     def of(cls, draw: torch.Generator, n: int) -> Draws:
         """The next draws of a generator."""
         return cls(
-            order=torch.randperm(n, generator=draw),
-            shift=torch.randint(0, 2 * PADDING + 1, (n, 2), generator=draw),
+            order=torch.randperm(n, generator=draw).int(),
+            shift=torch.randint(0, 2 * PADDING + 1, (n, 2), generator=draw).byte(),
             flip=torch.randint(0, 2, (n,), generator=draw).bool(),
         )
 
@@ -48,7 +48,7 @@ def draws(seed: int, epoch: int, n: int) -> Draws:
     """The draws of an epoch over `n` images: the same whatever the augmentation, the device and the batch.
 
     >>> draws(0, 3, 5).order.sort().values
-    tensor([0, 1, 2, 3, 4])
+    tensor([0, 1, 2, 3, 4], dtype=torch.int32)
     """
     return Draws.of(generator(seed, "data", epoch), n)
 

@@ -30,11 +30,18 @@ class Tables:
         self.rows: dict[str, Tensor] = {part: rows.to(self.order.device) for part, rows in feed.split.rows.items()}
 
     def fill(self, epoch: int, rates: Tensor) -> None:
-        """Puts an epoch in place; of one that ends early the other rates are 0. The next one is drawn meanwhile."""
+        """Puts an epoch in place; of one that ends early the other rates are 0. The next one is drawn meanwhile.
+
+        Nothing waits for the device.
+        """
         drawn, used = self.feed.draws(epoch), self.order.numel()
         self.feed.expect(epoch + 1)
-        chosen = drawn.order[:used].to(self.order.device)
-        self.order.copy_(self.rows["train"][chosen].view_as(self.order))
-        self.shift.copy_(drawn.shift[:used].view_as(self.shift))
-        self.flip.copy_(drawn.flip[:used].view_as(self.flip))
-        self.rates.zero_()[: len(rates)].copy_(rates)
+        self.order.copy_(self.rows["train"][self._sent(drawn.order[:used])].view_as(self.order))
+        self.shift.copy_(self._sent(drawn.shift[:used]).view_as(self.shift))
+        self.flip.copy_(self._sent(drawn.flip[:used]).view_as(self.flip))
+        self.rates.zero_()[: len(rates)].copy_(self._sent(rates))
+
+    def _sent(self, values: Tensor) -> Tensor:
+        """On the device; from memory that stays in place, or each copy would wait for all before it."""
+        device = self.order.device
+        return values.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else values

@@ -1,14 +1,11 @@
 """What the fused engine refuses, and in which words, as far as it can be told without a GPU."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 
 import activeprune as ap
-from activeprune.training.fused import FusedResNets
-from activeprune.training.fused.lanes import FusedLane
-from activeprune.training.fused.layout import Layout
+from activeprune.training.fused import FusedResNets, Layout
+from activeprune.training.fused.lanes import Fused, FusedLane
 from activeprune.training.fused.memory import Networks
 from tests.gpu.makers import half, start_of, training
 
@@ -21,8 +18,9 @@ def lane(start: dict, masks: ap.Masks | None = None) -> FusedLane:
     networks = object.__new__(FusedResNets)
     networks.layout, networks.device = Layout(8, "conv", 10), CPU
     networks.networks = Networks.zeros(1, networks.layout, 8, CPU)
-    engine = SimpleNamespace(training=CHOSEN, device=CPU, networks=networks, model=CHOSEN.build(10, 3))
-    return FusedLane(engine, 0, CHOSEN.feed(0), start, masks)  # type: ignore[arg-type]
+    engine = object.__new__(Fused)
+    engine.training, engine.device, engine.networks, engine.model = CHOSEN, CPU, networks, CHOSEN.build(10, 3)
+    return FusedLane(engine, 0, CHOSEN.feed(0), start, masks)
 
 
 def test_a_state_of_another_network_is_one_line() -> None:
@@ -49,8 +47,7 @@ def test_masks_of_another_network_are_not_passed_over() -> None:
 )
 def test_momentum_of_another_network_is_not_passed_over(momentum: dict, told: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(FusedLane, "load", lambda *arguments: None)
+        patch.setattr(FusedResNets, "place", lambda *arguments: None)  # which would fill packed weights
         own = lane(start_of(CHOSEN))
-    own._state = start_of(CHOSEN)
     with pytest.raises(ap.InputError, match=told):
         own.load_optimizer_state(momentum)

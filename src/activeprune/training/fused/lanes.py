@@ -19,7 +19,8 @@ from ..member import Score
 from ..result import Snapshot, State
 from ..settings import Training
 from ..unavailable import EngineUnavailable
-from .layout import MOMENTUM
+from .layout import MOMENTUM, Layout
+from .memory import Recipe
 from .resnets import FusedResNets, why_not
 
 
@@ -31,21 +32,10 @@ class Fused:
         if model is None:
             raise EngineUnavailable(f"the fused kernels are not made for {training.network.name} trained like this")
         self.training, self.shelf, self.device, self.model = training, shelf, device, model
-        self.networks = FusedResNets(
-            model.depth,
-            model.kind,
-            len(shelf.dataset.classes),
-            shelf.pixels,
-            shelf.labels,
-            members=count,
-            batch=training.batch,
-            momentum=training.momentum,
-            nesterov=training.nesterov,
-            weight_decay=training.weight_decay,
-            label_smoothing=training.label_smoothing,
-            augment=training.augment,  # type: ignore[arg-type]  # `fitting` has looked
-        )
+        layout = Layout(model.depth, model.kind, len(shelf.dataset.classes))
+        self.networks = FusedResNets(layout, _recipe(training), shelf.pixels, shelf.labels, count)
         self._used = 0
+        self._copied: tuple[Tensor, Tensor, Tensor] | None = None
 
     def clear(self) -> None:
         """Frees all lanes for other trainings."""
@@ -64,24 +54,49 @@ class Fused:
         slots = [own.get(slot, some) for slot in range(self.networks.members)]  # who rests is shown anything
         order, shift, flip, rates = (torch.stack(parts) for parts in zip(*(s.table(steps) for s in slots), strict=True))
         active = torch.tensor([slot in own for slot in range(self.networks.members)])
+        self._copied = None
         losses, right = self.networks.train(order, shift, flip, rates, active)
         outcome = Outcome(losses, right.sum(1), self.networks.finite())
         for lane in own.values():
             lane.note(outcome)
 
     def score(self, lanes: Sequence[Lane]) -> list[dict[Part, Score]]:
-        """How well each does on its validation images and on the test images; waits for the device once a part."""
-        own = [lane for lane in lanes if isinstance(lane, FusedLane)]
-        found: list[dict[Part, Score]] = [{} for _ in own]
-        for part in EVALUATED if own else ():
-            rows = {lane.slot: lane.tables.rows[part] for lane in own}
+        """How well each does on its validation images and on the test images; waits for the device once."""
+        own = {lane.slot: lane for lane in lanes if isinstance(lane, FusedLane)}
+        if not own:
+            return []
+        sums = []
+        for part in EVALUATED:
+            rows = {slot: lane.tables.rows[part] for slot, lane in own.items()}
             anything = next(iter(rows.values()))
             shown = torch.stack([rows.get(slot, anything) for slot in range(self.networks.members)])
-            losses, right = (values.tolist() for values in self.networks.evaluate(shown))
-            for scores, lane in zip(found, own, strict=True):
-                count = len(lane.tables.rows[part])
-                scores[part] = Score(right[lane.slot] / count, losses[lane.slot] / count)
-        return found
+            sums.append(torch.stack(self.networks.evaluate(shown)) / shown.shape[1])
+        means = torch.stack(sums).permute(2, 0, 1).tolist()  # by slot and part: loss and accuracy
+        return [
+            {part: Score(accuracy, loss) for part, (loss, accuracy) in zip(EVALUATED, means[slot], strict=True)}
+            for slot in own
+        ]
+
+    def copied(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Parameters, running statistics and batch counts of all networks as they are now: one copy for all who ask."""
+        if self._copied is None:
+            networks = self.networks
+            self._copied = networks.parameters.clone(), networks.running.clone(), networks.batches.clone()
+        return self._copied
+
+    def place(
+        self, slot: int, state: Mapping[str, Tensor], masks: Masks | None, momentum: Mapping[str, Tensor] | None
+    ) -> None:
+        """Puts a network into a slot; what cannot be is said in its name."""
+        self._copied = None
+        network = self.training.network.name
+        known = {name + MOMENTUM for name in self.networks.layout.parameters}
+        if foreign := sorted({*(momentum or ())} - known):
+            raise InputError(f"the optimiser's state is not one of this {network}: {listed(foreign)}")
+        try:
+            self.networks.place(slot, state, masks, momentum)
+        except ValueError as error:
+            raise InputError(f"{network}: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -105,7 +120,8 @@ class FusedLane:
         self.engine, self.networks, self.slot, self.masks = engine, engine.networks, slot, masks
         if masks is not None:
             masks.weights_of(engine.model)  # which refuses those of another network
-        self.factors, self.tables = feed.factors, Tables(feed, engine.device)
+        self.tables = Tables(feed, engine.device)
+        self.networks.normalise(slot, *feed.factors)
         self.load(start)
 
     def begin(self, epoch: int, rates: Tensor) -> None:
@@ -132,21 +148,13 @@ class FusedLane:
 
     def snapshot(self) -> Snapshot:
         """Weights, norm parameters and running statistics as they are now; asked later, it brings them to the CPU."""
-        layout, networks, slot = self.networks.layout, self.networks, self.slot
-        row, running = networks.parameters[slot].clone(), networks.running[slot].clone()
-        batches = networks.batches[slot].clone()
-        return lambda: layout.state(row.cpu(), running.cpu(), int(batches))
+        layout, slot, (rows, running, batches) = self.networks.layout, self.slot, self.engine.copied()
+        return lambda: layout.state(rows[slot].cpu(), running[slot].cpu(), int(batches[slot]))
 
     def load(self, state: Mapping[str, Tensor], momentum: Mapping[str, Tensor] | None = None) -> None:
         """Puts a state in place; pruned weights become 0."""
-        self._state, network = state, self.engine.training.network.name
-        known = {name + MOMENTUM for name in self.networks.layout.parameters}
-        if foreign := sorted({*(momentum or ())} - known):
-            raise InputError(f"the optimiser's state is not one of this {network}: {listed(foreign)}")
-        try:
-            self.networks.place(self.slot, state, self.masks, momentum, *self.factors)
-        except ValueError as error:
-            raise InputError(f"{network}: {error}") from error
+        self._state = state
+        self.engine.place(self.slot, state, self.masks, momentum)
 
     def optimizer_state(self) -> State:
         """Momentum by "parameter/momentum_buffer", on the CPU."""
@@ -171,5 +179,16 @@ def fitting(training: Training, dataset: Dataset) -> CifarResNet | None:
     model = training.build(classes, images.shape[0])
     if not isinstance(model, CifarResNet):
         return None
-    count = len(images) + len(dataset.test)
-    return None if why_not(model.depth, images.shape, training.batch, classes, training.augment, count) else model
+    layout, count = Layout(model.depth, model.kind, classes), len(images) + len(dataset.test)
+    return None if why_not(layout, _recipe(training), (count, *images.shape)) else model
+
+
+def _recipe(training: Training) -> Recipe:
+    return Recipe(
+        batch=training.batch,
+        momentum=training.momentum,
+        nesterov=training.nesterov,
+        weight_decay=training.weight_decay,
+        label_smoothing=training.label_smoothing,
+        augment=training.augment,  # type: ignore[arg-type]  # `why_not` looks at it
+    )

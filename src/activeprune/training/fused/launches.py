@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,17 +21,20 @@ NONE, IDENTITY, PADDED, PROJECTED = range(4)  # enum Shortcut of the kernels
 SHORTCUT_CHUNKS = 2048  # runs of 8 channels that a block of the shortcuts' sums adds
 
 
+Order = Literal["next", "aside", "joining"]
+
+
 @dataclass(frozen=True)
 class Launch:
-    """A kernel's launch: `aside` of the others, on a stream of its own, until one that `joins` needs its result.
+    """A kernel's launch: after the one before, `aside` of the others on a stream of its own, or `joining` the two again
+    because it needs the result of those aside.
 
     `launch` is told whether the kernel follows the one before alone, so that the two may overlap.
     """
 
     kernel: str
     launch: Callable[[bool], None]
-    aside: bool = False
-    joins: bool = False
+    order: Order = "next"
 
 
 class Residual(NamedTuple):
@@ -48,23 +51,14 @@ class Residual(NamedTuple):
 class Launches:
     """The launches of a step of training or of evaluation for the networks of some slots.
 
-    `parts` batches are evaluated at once. `kept` holds the values between two kernels of all networks, see `Buffers`.
+    `buffers` hold the values between two kernels; in evaluation they may have room for several batches at once.
     """
 
-    def __init__(
-        self,
-        shared: Shared,
-        networks: Networks,
-        slots: slice,
-        kept: dict[str, Tensor],
-        parts: int = 1,
-        training: bool = True,
-    ) -> None:
+    def __init__(self, shared: Shared, networks: Networks, buffers: Buffers, training: bool) -> None:
         self.shared, self.layout, self.kernels = shared, shared.layout, shared.kernels
-        self.networks, self.all = networks.part(slots), len(networks.step)
-        self.members = len(self.networks.step)
-        self.parts, self.batch, self.training = parts, shared.batch * parts, training
-        self.buffers = Buffers(kept, self.layout, self.all, slots, self.batch, shared.images.device)
+        self.networks, self.members = networks, len(networks.step)
+        self.buffers, self.batch, self.training = buffers, buffers.batch, training
+        self.parts = buffers.batch // shared.recipe.batch
         self._sums: dict[str, Rows] = {}  # by parameter
         self.launches: list[Launch] = []
         self._forward()
@@ -148,7 +142,7 @@ class Launches:
             bias=_at(networks.parameters, bias.start),
             targets=_at(self.buffers["targets"]),
             losses=_at(self.buffers.floats("losses", blocks, 2)),
-            smoothing=self.shared.label_smoothing if self.training else 0.0,
+            smoothing=self.shared.recipe.label_smoothing if self.training else 0.0,
             kind=kind,
             classes=layout.classes,
             **self._common(),
@@ -213,7 +207,7 @@ class Launches:
         kernel = f"backward_{conv.outputs}_{kind}"
         networks, parameters, before = self.networks, self.layout.parameters, self.layout.before(conv)
         cut = self._cut(kernel, conv.side)
-        run, left = cut.runs(self.kernels[kernel], self.all)
+        run, left = cut.runs(self.kernels[kernel], self.buffers.count)
         sums = self.buffers[f"{conv.norm.name}/gradient_sums"]
         a = args.Backward(
             gradient=_at(gradient),
@@ -238,7 +232,8 @@ class Launches:
         )
         if residual is not None:
             a.residual, a.residual_pitch, a.residual_offset = _at(residual.gradient), residual.pitch, residual.offset
-        self._add(kernel, cut.units // run, a, joins=residual is not None and residual.aside)
+        joins = residual is not None and residual.aside
+        self._add(kernel, cut.units // run, a, order="joining" if joins else "next")
 
     def _project(self, block: Block, index: int, outer: Tensor) -> None:
         conv = block.projection
@@ -256,7 +251,7 @@ class Launches:
             chunks=chunks,
             per_block=SHORTCUT_CHUNKS,
         )
-        self._add(f"shortcut_sums_{conv.outputs}", blocks, first, aside=True)
+        self._add(f"shortcut_sums_{conv.outputs}", blocks, first, order="aside")
         kernel = f"project_backward_{conv.outputs}"
         cut = self._cut(kernel, conv.side)
         second = args.ProjectBackward(
@@ -276,7 +271,7 @@ class Launches:
             per_block=cut.per_unit,
             **self._common(),
         )
-        self._add(kernel, cut.units, second, aside=True)
+        self._add(kernel, cut.units, second, order="aside")
 
     def _stem_backward(self, gradient: Tensor) -> None:
         stem, networks = self.layout.stem, self.networks
@@ -301,7 +296,7 @@ class Launches:
     # ---- update
 
     def _update(self) -> None:
-        networks, layout, shared = self.networks, self.layout, self.shared
+        networks, layout, shared, recipe = self.networks, self.layout, self.shared, self.shared.recipe
         segments = (args.Segment * len(layout.parameters))()
         owners: list[int] = []
         for number, (name, parameter) in enumerate(layout.parameters.items()):
@@ -333,9 +328,9 @@ class Launches:
             segment_of=_at(self._segment_of),
             rates=_at(networks.rates),
             step=_at(networks.step),
-            momentum=shared.momentum,
-            decay=shared.weight_decay,
-            nesterov=int(shared.nesterov),
+            momentum=recipe.momentum,
+            decay=recipe.weight_decay,
+            nesterov=int(recipe.nesterov),
             steps=STEPS,
             count=layout.size,
             packed=layout.packed,
@@ -366,17 +361,10 @@ class Launches:
     # ---- common to all
 
     def _add(
-        self,
-        kernel: str,
-        blocks: int,
-        a: ctypes.Structure,
-        shared: int | None = None,
-        aside: bool = False,
-        joins: bool = False,
+        self, kernel: str, blocks: int, a: ctypes.Structure, shared: int | None = None, order: Order = "next"
     ) -> None:
-        found = self.kernels[kernel]
-        launch = partial(found.launch, blocks, self.members, a, shared)
-        self.launches.append(Launch(kernel, launch, aside, joins))
+        launch = partial(self.kernels[kernel].launch, blocks, self.members, a, shared)
+        self.launches.append(Launch(kernel, launch, order))
 
     def _cut(self, kernel: str, side: int) -> Cut:
         return Cut.of(self.kernels[kernel], self.batch * side**2)

@@ -123,18 +123,17 @@ class Layout:
         self.size = 0  # of a flat row
         self.packed = 0  # bf16 numbers of all packed weights
         self.channels = 0  # of all norms
-        self.stem = self._conv("conv", "bn", 3, WIDTHS[0], SIDES[0])
+        self.stem = self._conv("conv", "bn", 3, WIDTHS[0])
         self.blocks: list[Block] = []
         inputs = WIDTHS[0]
-        for stage, (width, side) in enumerate(zip(WIDTHS, SIDES, strict=True)):
-            for index in range((depth - 2) // 6):
-                stride = 2 if stage and not index else 1
+        for width in WIDTHS:
+            for _ in range((depth - 2) // 6):
                 name = f"blocks.{len(self.blocks)}"
-                conv1 = self._conv(f"{name}.conv1", f"{name}.bn1", inputs, width, side, stride)
-                conv2 = self._conv(f"{name}.conv2", f"{name}.bn2", width, width, side)
+                conv1 = self._conv(f"{name}.conv1", f"{name}.bn1", inputs, width)
+                conv2 = self._conv(f"{name}.conv2", f"{name}.bn2", width, width)
                 projection = None
-                if stride == 2 and shortcut == "conv":
-                    projection = self._conv(f"{name}.shortcut.0", f"{name}.shortcut.1", inputs, width, side, 2, 1)
+                if conv1.down and shortcut == "conv":
+                    projection = self._conv(f"{name}.shortcut.0", f"{name}.shortcut.1", inputs, width, kernel=1)
                 self.blocks.append(Block(conv1, conv2, projection))
                 inputs = width
         self._parameter("fc.weight", (classes, inputs))
@@ -232,9 +231,8 @@ class Layout:
         """Where each weight stands in a row: [outputs, inputs, taps]."""
         return conv.weight.from_flat(torch.arange(self.size)).flatten(2)
 
-    def _conv(
-        self, name: str, norm: str, inputs: int, outputs: int, side: int, stride: int = 1, kernel: int = 3
-    ) -> Conv:
+    def _conv(self, name: str, norm: str, inputs: int, outputs: int, kernel: int = 3) -> Conv:
+        side, stride = SIDES[WIDTHS.index(outputs)], 2 if outputs == 2 * inputs else 1
         shape = (outputs, inputs, kernel, kernel)
         weight = self._parameter(f"{name}.weight", shape, STEM if name == "conv" else (kernel, kernel, inputs, outputs))
         self._parameter(f"{norm}.weight", (outputs,))

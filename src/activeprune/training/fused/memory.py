@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -10,7 +11,21 @@ from torch import Tensor
 from .compiling import Module
 from .layout import Conv, Layout, Norm
 
+Augmentation = Literal["none", "crop", "crop_flip"]
+
 STEPS = 512  # that tables of order, crops, rates and losses have room for; more are done in several goes
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How the networks are trained: what the kernels read of a `Training`."""
+
+    batch: int = 128
+    momentum: float = 0.9
+    nesterov: bool = False
+    weight_decay: float = 0.0
+    label_smoothing: float = 0.0
+    augment: Augmentation = "crop_flip"
 
 
 @dataclass(frozen=True)
@@ -21,11 +36,7 @@ class Shared:
     kernels: Module
     images: Tensor
     labels: Tensor
-    batch: int
-    momentum: float
-    nesterov: bool
-    weight_decay: float
-    label_smoothing: float
+    recipe: Recipe
     forward_slots: Tensor  # of the layout, on the device
     backward_slots: Tensor
 

@@ -7,17 +7,15 @@ and not on its neighbours, active, finished or diverged.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import get_args
 
 import torch
 from torch import Tensor
 
 from .compiling import kernels
 from .launches import Launch, Launches
-from .layout import MOMENTUM, Layout, Shortcut, State
-from .memory import STEPS, Networks, Shared
-
-Augmentation = Literal["none", "crop", "crop_flip"]
+from .layout import MOMENTUM, Layout, State
+from .memory import STEPS, Augmentation, Buffers, Networks, Recipe, Shared
 
 MOST_IMAGES = 1 << 22  # a row of images, crop and flip are one int32
 MOST_CLASSES = 256
@@ -26,60 +24,45 @@ EVALUATED_AT_ONCE = 8192  # images of all networks, unless a training batch of e
 EVALUATED_OF_ONE = 1024  # images of one network at most: more would leave much of the last batch empty
 
 
-def why_not(depth: int, image: tuple[int, ...], batch: int, classes: int, augment: str, images: int) -> str | None:
-    """What of this the engine cannot do, or None. `image` is the shape of one image, `images` is how many there are.
+def why_not(layout: Layout, recipe: Recipe, images: tuple[int, ...]) -> str | None:
+    """What of this the engine cannot do, or None; `images` is the shape of all of them.
 
-    >>> why_not(20, (3, 32, 32), 128, 10, "crop_flip", 60_000)
-    >>> why_not(20, (3, 32, 32), 100, 10, "crop_flip", 60_000)
+    >>> why_not(Layout(20, "conv", 10), Recipe(), (60_000, 3, 32, 32))
+    >>> why_not(Layout(20, "conv", 10), Recipe(batch=100), (60_000, 3, 32, 32))
     'batch = 100: the fused engine needs a multiple of 8'
     """
-    if depth < 8 or (depth - 2) % 6:
-        return f"depth = {depth}: the fused engine has residual networks of 8, 14, 20, ... layers"
-    if tuple(image) != (3, 32, 32):
+    count, *image = images
+    if layout.depth < 8 or (layout.depth - 2) % 6:
+        return f"depth = {layout.depth}: the fused engine has residual networks of 8, 14, 20, ... layers"
+    if image != [3, 32, 32]:
         return f"images of {tuple(image)}: the fused engine takes 3x32x32"
-    if batch < 8 or batch % 8:
-        return f"batch = {batch}: the fused engine needs a multiple of 8"
-    if not 1 <= classes <= MOST_CLASSES:
-        return f"{classes} classes: the fused engine has 1 to {MOST_CLASSES}"
-    if augment not in ("none", "crop", "crop_flip"):
-        return f"augment = {augment!r}: the fused engine has none, crop and crop_flip"
-    if images > MOST_IMAGES:
-        return f"{images} images: the fused engine takes {MOST_IMAGES} at most"
+    if recipe.batch < 8 or recipe.batch % 8:
+        return f"batch = {recipe.batch}: the fused engine needs a multiple of 8"
+    if not 1 <= layout.classes <= MOST_CLASSES:
+        return f"{layout.classes} classes: the fused engine has 1 to {MOST_CLASSES}"
+    if recipe.augment not in get_args(Augmentation):
+        return f"augment = {recipe.augment!r}: the fused engine has {', '.join(get_args(Augmentation))}"
+    if count > MOST_IMAGES:
+        return f"{count} images: the fused engine takes {MOST_IMAGES} at most"
     return None
 
 
 class FusedResNets:
     """K = `members` networks in training, each in its slot; `images` uint8 [N, 3, 32, 32] and `labels` int64 [N] on
-    the GPU serve them all, and a batch is `batch` rows of them.
+    the GPU serve them all, and a batch is so many rows of them.
 
     Raises `EngineUnavailable` where there is no GPU that can, `ValueError` for what `why_not` names.
     """
 
-    def __init__(
-        self,
-        depth: int,
-        shortcut: Shortcut,
-        classes: int,
-        images: Tensor,
-        labels: Tensor,
-        *,
-        members: int,
-        batch: int = 128,
-        momentum: float = 0.9,
-        nesterov: bool = False,
-        weight_decay: float = 0.0,
-        label_smoothing: float = 0.0,
-        augment: Augmentation = "crop_flip",
-    ) -> None:
-        if reason := why_not(depth, images.shape[1:], batch, classes, augment, len(images)):
+    def __init__(self, layout: Layout, recipe: Recipe, images: Tensor, labels: Tensor, members: int) -> None:
+        if reason := why_not(layout, recipe, images.shape):
             raise ValueError(reason)
         if images.dtype != torch.uint8 or len(labels) != len(images):
             found = f"{images.dtype} {tuple(images.shape)}, and {len(labels)} labels"
             raise ValueError(f"bytes [N, 3, 32, 32] and N labels are needed, not {found}")
         self.device = images.device
-        self.members, self.batch, self.augment = members, batch, augment
-        self.layout = layout = Layout(depth, shortcut, classes)
-        self.networks = networks = Networks.zeros(members, layout, batch, self.device)
+        self.layout, self.recipe, self.members, self.batch = layout, recipe, members, recipe.batch
+        self.networks = networks = Networks.zeros(members, layout, recipe.batch, self.device)
         self.parameters, self.velocity, self.running = networks.parameters, networks.velocity, networks.running
         self.batches = torch.zeros(members, dtype=torch.int64, device=self.device)
         self._shared = shared = Shared(
@@ -87,37 +70,37 @@ class FusedResNets:
             kernels=kernels(self.device),
             images=images.contiguous(),
             labels=labels.to(torch.int64).contiguous(),
-            batch=batch,
-            momentum=momentum,
-            nesterov=nesterov,
-            weight_decay=weight_decay,
-            label_smoothing=label_smoothing,
+            recipe=recipe,
             forward_slots=layout.forward_slots.to(self.device),
             backward_slots=layout.backward_slots.to(self.device),
         )
-        self.buffers: dict[str, Tensor] = {}
-        scratch: dict[str, Tensor] = {}
-        most = min(EVALUATED_AT_ONCE // (batch * members), EVALUATED_OF_ONE // batch)
+        most = min(EVALUATED_AT_ONCE // (recipe.batch * members), EVALUATED_OF_ONE // recipe.batch)
         self._parts = 1 << max(0, most.bit_length() - 1)
+        self.buffers: dict[str, Tensor] = {}  # of training: every value between two kernels
+        scratch: dict[str, Tensor] = {}
+        self._launches: dict[bool, list[Launches]] = {True: [], False: []}  # of training and of evaluation, by branch
         share = -(-members // BRANCHES)
-        branches = [slice(first, min(first + share, members)) for first in range(0, members, share)]
-        self._training = [Launches(shared, networks, slots, self.buffers) for slots in branches]
-        self._evaluation = [
-            Launches(shared, networks, slots, scratch, self._parts, training=False) for slots in branches
-        ]
+        for first in range(0, members, share):
+            slots = slice(first, min(first + share, members))
+            for training, kept, batch in ((True, self.buffers, self.batch), (False, scratch, self.batch * self._parts)):
+                buffers = Buffers(kept, layout, members, slots, batch, self.device)
+                self._launches[training].append(Launches(shared, networks.part(slots), buffers, training))
         self._graphs: dict[bool, torch.cuda.CUDAGraph] = {}
+
+    def normalise(self, slot: int, scale: Tensor, shift: Tensor) -> None:
+        """How the network in a slot sees its images: bytes · scale + shift for each channel."""
+        self.networks.scale[slot, :3] = scale.reshape(3).to(self.device)
+        self.networks.shift[slot, :3] = shift.reshape(3).to(self.device)
 
     def place(
         self,
         slot: int,
         state: Mapping[str, Tensor],
-        masks: Mapping[str, Tensor] | None,
-        momentum: Mapping[str, Tensor] | None,
-        scale: Tensor,
-        shift: Tensor,
+        masks: Mapping[str, Tensor] | None = None,
+        momentum: Mapping[str, Tensor] | None = None,
     ) -> None:
-        """Puts a network into a slot: its state, masks by weight name, momentum by "parameter/momentum_buffer", and
-        its normalisation, bytes · scale + shift for each channel. Pruned weights and their momentum become 0.
+        """Puts a network into a slot: its state, masks by weight name and momentum by "parameter/momentum_buffer".
+        Pruned weights and their momentum become 0.
         """
         layout, networks = self.layout, self.networks
         layout.check(state)
@@ -128,8 +111,6 @@ class FusedResNets:
         networks.velocity[slot] = layout.row(momentum or {}, MOMENTUM).masked_fill_(pruned, 0).to(self.device)
         networks.running[slot] = layout.running(state).to(self.device)
         self.batches[slot] = int(state[f"{layout.stem.norm.name}.num_batches_tracked"])
-        networks.scale[slot, :3] = scale.reshape(3).to(self.device)
-        networks.shift[slot, :3] = shift.reshape(3).to(self.device)
         for packed, slots in (
             (networks.packed_forward, self._shared.forward_slots),
             (networks.packed_backward, self._shared.backward_slots),
@@ -178,11 +159,11 @@ class FusedResNets:
     def _code(self, rows: Tensor, shift: Tensor | None = None, flip: Tensor | None = None) -> Tensor:
         """Row, crop and flip of each image as one int32: row << 9 | flip << 8 | down << 4 | right."""
         code = rows.to(self.device, torch.int32, non_blocking=True) << 9
-        if shift is None or self.augment == "none":
+        if shift is None or self.recipe.augment == "none":
             return code | 4 << 4 | 4
         moved = shift.to(self.device, torch.int32, non_blocking=True)
         code = code | moved[..., 0] << 4 | moved[..., 1]
-        if flip is None or self.augment == "crop":
+        if flip is None or self.recipe.augment == "crop":
             return code
         return code | flip.to(self.device, torch.int32, non_blocking=True) << 8
 
@@ -212,7 +193,7 @@ class FusedResNets:
         if training not in self._graphs:
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.device(self.device), torch.cuda.graph(graph, capture_error_mode="thread_local"):
-                _side_by_side(self._training if training else self._evaluation)
+                _side_by_side(self._launches[training])
             self._graphs[training] = graph
         return self._graphs[training]
 
@@ -233,11 +214,11 @@ def _launch(launches: list[Launch]) -> None:
     """Puts the kernels of a step on the current stream, and those aside of it on another."""
     main, side = torch.cuda.current_stream(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
     for number, one in enumerate(launches):
-        if one.aside:
+        if one.order == "aside":
             side.wait_stream(main)
             with torch.cuda.stream(side):
                 one.launch(False)
             continue
-        if one.joins:
+        if one.order == "joining":
             main.wait_stream(side)
-        one.launch(number > 0 and not one.joins)
+        one.launch(number > 0 and one.order == "next")
