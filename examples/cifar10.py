@@ -9,7 +9,7 @@ Without --path the official archive is looked for in the cache folder, and fetch
 import argparse
 from collections.abc import Callable
 
-from activeprune.training import Checkpoint, Epoch, Training, train
+from activeprune.training import Case, Checkpoint, Epoch, Training, train
 
 
 def show(epoch: Epoch, checkpoint: Callable[[], Checkpoint]) -> None:
@@ -40,7 +40,8 @@ def main() -> None:
         }
     )
     start = training.build(num_classes=10, channels=3, seed=given.seed).state_dict()
-    result = train(training, given.seed, start, after_epoch=show, device=given.device)
+    feed = training.feed(given.seed, given.device)
+    result = train(training, Case(feed, start, after_epoch=show))
     if result.failure is not None:
         raise SystemExit(f"failed: {result.failure}")
     print(

@@ -17,10 +17,11 @@ import torch
 from activeprune.data import Shelf
 from activeprune.experiment.plan.reading import read_study
 from activeprune.machine import described
+from activeprune.training import Case
 from activeprune.training.captured import Captured
 from activeprune.training.choosing import Engines
 from activeprune.training.engine import Eager, Engine
-from activeprune.training.loop import Entry, train_together
+from activeprune.training.loop import train_together
 
 
 def main() -> None:
@@ -46,11 +47,11 @@ def main() -> None:
     where = str(device) if isinstance(engine, Eager) else "cpu"
 
     began = time.perf_counter()
-    entries = []
+    cases = []
     for seed in range(options.seeds):
         start = training.build(len(dataset.classes), dataset.channels, seed).state_dict()
-        entries.append(Entry(training.feed(seed, where, dataset=dataset), start))
-    results = train_together(training, entries, engine)
+        cases.append(Case(training.feed(seed, where, dataset=dataset), start))
+    results = train_together(training, cases, engine)
     seconds = time.perf_counter() - began
 
     for seed, result in enumerate(results):

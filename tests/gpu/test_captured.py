@@ -5,11 +5,12 @@ import torch
 
 import activeprune as ap
 from activeprune.data import Shelf
-from activeprune.training import Checkpoint, Training, train
+from activeprune.training import Case, Checkpoint, Training
 from activeprune.training.captured import Captured, EngineUnavailable
-from activeprune.training.loop import Entry, train_together
+from activeprune.training.loop import train_together
 from tests.gpu.makers import half, start_of, training
 from tests.helpers import pruned_are_zero
+from tests.training.makers import by_itself
 
 pytestmark = pytest.mark.gpu
 
@@ -20,8 +21,8 @@ def engine(chosen: Training) -> Captured:
     return Captured(chosen, Shelf(chosen.dataset(), GPU), GPU)
 
 
-def entry(chosen: Training, seed: int, **more) -> Entry:
-    return Entry(chosen.feed(seed), start_of(chosen, seed), **more)
+def case(chosen: Training, seed: int, **more) -> Case:
+    return Case(chosen.feed(seed), start_of(chosen, seed), **more)
 
 
 def difference(one: dict, two: dict) -> float:
@@ -45,10 +46,8 @@ def test_the_first_twenty_steps_are_those_of_one_network_alone(changes: dict) ->
     """fp32, deterministic algorithms, no TF32."""
     chosen = training(epochs="20it", **{"lr": 1e-2, **changes})
     masks = half(chosen)
-    results = train_together(
-        chosen, [entry(chosen, 0), entry(chosen, 1, masks=masks), entry(chosen, 2)], engine(chosen)
-    )
-    alone = [train(chosen, s, start_of(chosen, s), masks if s == 1 else None, device="cuda") for s in range(3)]
+    results = train_together(chosen, [case(chosen, 0), case(chosen, 1, masks=masks), case(chosen, 2)], engine(chosen))
+    alone = [by_itself(chosen, s, start_of(chosen, s), masks if s == 1 else None, device="cuda") for s in range(3)]
     for packed, single in zip(results, alone, strict=True):
         assert difference(packed.state, single.state) < 1e-5
         assert counts(packed.state) == counts(single.state) == {20}
@@ -64,7 +63,7 @@ def test_networks_of_the_paper_in_bf16(network: str) -> None:
     chosen = training(network=network, precision="bf16", epochs="8it", batch=64, lr=0.01)
     masks = half(chosen)
     one, two, three = train_together(
-        chosen, [entry(chosen, 0), entry(chosen, 1, masks=masks), entry(chosen, 0)], engine(chosen)
+        chosen, [case(chosen, 0), case(chosen, 1, masks=masks), case(chosen, 0)], engine(chosen)
     )
     assert all(result.failure is None for result in (one, two, three))
     assert difference(one.state, three.state) < 1e-6
@@ -76,12 +75,12 @@ def test_networks_of_the_paper_in_bf16(network: str) -> None:
 def test_the_next_trainings_use_the_same_graph() -> None:
     chosen = training(epochs="12it")
     shared = engine(chosen)
-    first = train_together(chosen, [entry(chosen, 0, masks=half(chosen)), entry(chosen, 1)], shared)
+    first = train_together(chosen, [case(chosen, 0, masks=half(chosen)), case(chosen, 1)], shared)
     graph = shared._graph
     shared.clear()
-    second = train_together(chosen, [entry(chosen, 2, masks=half(chosen, 5)), entry(chosen, 0)], shared)
+    second = train_together(chosen, [case(chosen, 2, masks=half(chosen, 5)), case(chosen, 0)], shared)
     assert shared._graph is graph
-    fresh = train_together(chosen, [entry(chosen, 2, masks=half(chosen, 5)), entry(chosen, 0)], engine(chosen))
+    fresh = train_together(chosen, [case(chosen, 2, masks=half(chosen, 5)), case(chosen, 0)], engine(chosen))
     for a, b in zip(second, fresh, strict=True):
         assert difference(a.state, b.state) < 1e-5
     assert difference(first[0].state, second[0].state) > 1e-3
@@ -91,21 +90,21 @@ def test_a_checkpoint_goes_on_in_a_pack_of_another_size() -> None:
     chosen = training(epochs="3ep")
     kept: list[Checkpoint] = []
     tell = lambda _, checkpoint: kept.append(checkpoint())  # noqa: E731
-    whole, other = train_together(chosen, [entry(chosen, 0, after_epoch=tell), entry(chosen, 1)], engine(chosen))
-    (resumed,) = train_together(chosen, [entry(chosen, 0, resume=kept[0])], engine(chosen))
+    whole, other = train_together(chosen, [case(chosen, 0, after_epoch=tell), case(chosen, 1)], engine(chosen))
+    (resumed,) = train_together(chosen, [case(chosen, 0, resume=kept[0])], engine(chosen))
     assert difference(resumed.state, whole.state) < 1e-4
     assert [e.epoch for e in resumed.epochs] == [0, 1, 2]
-    both = train_together(chosen, [entry(chosen, 0, resume=kept[1]), entry(chosen, 1)], engine(chosen))
+    both = train_together(chosen, [case(chosen, 0, resume=kept[1]), case(chosen, 1)], engine(chosen))
     assert difference(both[0].state, whole.state) < 1e-4
     assert difference(both[1].state, other.state) < 1e-4
 
 
 def test_one_that_fails_leaves_and_the_others_go_on() -> None:
     chosen = training(epochs="2ep")
-    wild = Entry(chosen.feed(1), {name: tensor * 1e30 for name, tensor in start_of(chosen, 1).items()})
-    good, bad = train_together(chosen, [entry(chosen, 0), wild], engine(chosen))
+    wild = Case(chosen.feed(1), {name: tensor * 1e30 for name, tensor in start_of(chosen, 1).items()})
+    good, bad = train_together(chosen, [case(chosen, 0), wild], engine(chosen))
     assert bad.failure is not None
-    (alone,) = train_together(chosen, [entry(chosen, 0)], engine(chosen))
+    (alone,) = train_together(chosen, [case(chosen, 0)], engine(chosen))
     assert difference(good.state, alone.state) < 1e-5
 
 
@@ -129,17 +128,17 @@ def test_memory_that_runs_out_in_a_capture_is_told_as_such(monkeypatch: pytest.M
     assert torch.cuda.current_stream() == torch.cuda.default_stream()
     monkeypatch.undo()
     del shared, own, lane
-    results = train_together(chosen, [entry(chosen, 0), entry(chosen, 1)], engine(chosen))
-    alone = train(chosen, 0, start_of(chosen, 0), device="cuda")
+    results = train_together(chosen, [case(chosen, 0), case(chosen, 1)], engine(chosen))
+    alone = by_itself(chosen, 0, start_of(chosen, 0), device="cuda")
     assert difference(results[0].state, alone.state) < 1e-5
 
 
 def test_a_network_that_waits_for_the_device_is_left_to_the_plain_loop() -> None:
     chosen = training(network={"name": "tests.gpu.makers:waiting"}, epochs="2it")
     with pytest.raises(EngineUnavailable, match="cannot be recorded"):
-        train_together(chosen, [entry(chosen, 0), entry(chosen, 1)], engine(chosen))
+        train_together(chosen, [case(chosen, 0), case(chosen, 1)], engine(chosen))
     assert torch.cuda.current_stream() == torch.cuda.default_stream()
-    assert train(chosen, 0, start_of(chosen, 0), device="cuda").failure is None
+    assert by_itself(chosen, 0, start_of(chosen, 0), device="cuda").failure is None
 
 
 def test_what_it_cannot_do_is_said() -> None:
@@ -147,8 +146,8 @@ def test_what_it_cannot_do_is_said() -> None:
         Captured(training(), Shelf(training().dataset(), torch.device("cpu")), torch.device("cpu"))
     dropout = training(network={"name": "tests.gpu.makers:dropping"}, epochs="2it")
     with pytest.raises(EngineUnavailable, match="draws random numbers in training"):
-        train_together(dropout, [entry(dropout, 0)], engine(dropout))
+        train_together(dropout, [case(dropout, 0)], engine(dropout))
     chosen = training(epochs="2it")
     odd = ap.Masks({"bn.weight": torch.ones(16, dtype=torch.bool)})
     with pytest.raises(EngineUnavailable, match=r"masks of bn\.weight"):
-        train_together(chosen, [entry(chosen, 0, masks=odd)], engine(chosen))
+        train_together(chosen, [case(chosen, 0, masks=odd)], engine(chosen))

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from activeprune.data import augmented, draws
-from activeprune.training import Training, train
+from activeprune.training import Training
 from activeprune.training.member import Member
-from tests.training.makers import half, same_result, start_of, training
+from tests.training.makers import by_itself, half, same_result, start_of, training
 
 pytestmark = pytest.mark.gpu
 
@@ -39,7 +39,7 @@ def test_a_step_never_waits_for_the_device(optimizer: str, precision: str, waiti
 
 def test_the_same_inputs_give_the_same_bits_on_one_gpu() -> None:
     start, masks = start_of(FULL), half(FULL)
-    assert same_result(*(train(FULL, 3, start, masks, device="cuda") for _ in range(2)))
+    assert same_result(*(by_itself(FULL, 3, start, masks, device="cuda") for _ in range(2)))
 
 
 def test_a_gpu_sees_the_data_of_a_cpu_and_computes_the_same() -> None:
@@ -49,7 +49,7 @@ def test_a_gpu_sees_the_data_of_a_cpu_and_computes_the_same() -> None:
         torch.testing.assert_close(x, x_gpu.cpu(), rtol=1e-6, atol=1e-6)
     short = FULL.model_copy(update={"epochs": FULL.epochs.read("6it")})
     start, masks = start_of(short), half(short)
-    one, two = (train(short, 3, start, masks, device=device) for device in ("cpu", "cuda"))
+    one, two = (by_itself(short, 3, start, masks, device=device) for device in ("cpu", "cuda"))
     for name, tensor in one.state.items():
         torch.testing.assert_close(tensor, two.state[name], rtol=1e-3, atol=1e-5)
 
@@ -58,9 +58,9 @@ def test_a_training_moves_from_one_device_to_the_other() -> None:
     kept = []
     keep = lambda record, checkpoint: kept.append(checkpoint())  # noqa: E731
     start = start_of(FULL)
-    train(FULL, 3, start, last=1, after_epoch=keep, device="cuda")
-    moved = train(FULL, 3, start, resume=kept[0], device="cpu")
-    stayed = train(FULL, 3, start, device="cpu")
+    by_itself(FULL, 3, start, last=1, after_epoch=keep, device="cuda")
+    moved = by_itself(FULL, 3, start, resume=kept[0], device="cpu")
+    stayed = by_itself(FULL, 3, start, device="cpu")
     for name, tensor in moved.state.items():
         torch.testing.assert_close(tensor, stayed.state[name], rtol=1e-2, atol=1e-3)
 
@@ -78,6 +78,6 @@ def test_resnet20_trains_in_bf16_on_resized_images() -> None:
         network="resnet20", data={"name": "digits", "limit": 500}, resolution=32, augment="crop", lr=0.05,
         epochs="3ep", batch=50, precision="bf16",
     )  # fmt: skip
-    result = train(chosen, 0, chosen.build(10, channels=1).state_dict(), device="cuda")
+    result = by_itself(chosen, 0, chosen.build(10, channels=1).state_dict(), device="cuda")
     assert result.failure is None
     assert result.epochs[-1].train_loss < result.epochs[0].train_loss

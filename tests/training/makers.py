@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 
 import activeprune as ap
 from activeprune.data import Dataset, Images
-from activeprune.training import Result, Training
+from activeprune.training import Case, Result, Span, Training, train
 
 
 def shapes(path: None = None) -> Dataset:
@@ -95,6 +95,14 @@ def half(chosen: Training) -> ap.Masks:
     model = chosen.build(num_classes=2, channels=2)
     draw = torch.Generator().manual_seed(1)
     return ap.Masks({n: torch.rand(m.shape, generator=draw) < 0.5 for n, m in ap.Masks.dense(model).items()})
+
+
+def by_itself(
+    chosen: Training, seed: int, start: dict[str, Tensor], masks: ap.Masks | None = None, **more: Any
+) -> Result:
+    """One training; `first`, `last` and `device` aside, `more` is of its case."""
+    span = Span(more.pop("first", 0), more.pop("last", None))
+    return train(chosen, Case(chosen.feed(seed, more.pop("device", "cpu")), start, masks, **more), span)
 
 
 def plain_loop(

@@ -10,12 +10,12 @@ from torch import Tensor, nn
 
 import activeprune as ap
 from activeprune.data import Shelf
-from activeprune.training import Checkpoint, Training, train
+from activeprune.training import Case, Checkpoint, Training
 from activeprune.training.captured import Captured
 from activeprune.training.counts import BatchCounts
-from activeprune.training.loop import Entry, train_together
+from activeprune.training.loop import train_together
 from activeprune.training.unavailable import EngineUnavailable
-from tests.training.makers import half, same, start_of, training
+from tests.training.makers import by_itself, half, same, start_of, training
 
 CPU = torch.device("cpu")
 FULL = training(augment="crop_flip", weight_decay=1e-3, warmup="2it", drops=["2ep"], epochs="10it")
@@ -96,17 +96,17 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return state
 
 
-def entry(chosen: Training, seed: int, **more) -> Entry:
-    return Entry(chosen.feed(seed), chosen.build(2, 2, seed).state_dict(), **more)
+def case(chosen: Training, seed: int, **more) -> Case:
+    return Case(chosen.feed(seed), chosen.build(2, 2, seed).state_dict(), **more)
 
 
 @pytest.mark.parametrize("network", ["makers:small", "test_captured:twice"])
 def test_a_lane_is_trained_as_one_network_alone(network: str) -> None:
     """Everything in the state, the number of batches that each norm has seen among it."""
     chosen = FULL.model_copy(update={"network": training(network=f"tests.training.{network}").network})
-    results = train_together(chosen, [entry(chosen, 3), entry(chosen, 4)], Here(chosen))
+    results = train_together(chosen, [case(chosen, 3), case(chosen, 4)], Here(chosen))
     for seed, result in zip((3, 4), results, strict=True):
-        alone = train(chosen, seed, chosen.build(2, 2, seed).state_dict())
+        alone = by_itself(chosen, seed, chosen.build(2, 2, seed).state_dict())
         assert list(result.state) == list(alone.state)
         for name, tensor in alone.state.items():
             torch.testing.assert_close(result.state[name], tensor, rtol=1e-5, atol=1e-6)
@@ -116,10 +116,10 @@ def test_the_counts_of_batches_are_right_after_a_resume_and_in_the_next_pack() -
     kept: list[Checkpoint] = []
     engine = Here(FULL)
     tell = lambda _, checkpoint: kept.append(checkpoint())  # noqa: E731
-    train_together(FULL, [entry(FULL, 3, after_epoch=tell)], engine)
+    train_together(FULL, [case(FULL, 3, after_epoch=tell)], engine)
     assert [int(checkpoint.state["1.num_batches_tracked"]) for checkpoint in kept] == [4, 8, 10]
     engine.clear()
-    (again,) = train_together(FULL, [entry(FULL, 3, resume=kept[1])], engine)
+    (again,) = train_together(FULL, [case(FULL, 3, resume=kept[1])], engine)
     assert int(again.state["1.num_batches_tracked"]) == 10
     assert same(again.state, kept[2].state)
 

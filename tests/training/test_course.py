@@ -7,13 +7,12 @@ import torch
 from torch.nn.functional import cross_entropy
 
 import activeprune as ap
-from activeprune.training import train
-from tests.training.makers import same, start_of, training
+from tests.training.makers import by_itself, same, start_of, training
 
 
 def test_the_records_are_what_the_state_does() -> None:
     chosen = training()
-    result = train(chosen, 0, start_of(chosen))
+    result = by_itself(chosen, 0, start_of(chosen))
     model = chosen.build(num_classes=2, channels=2).eval()
     model.load_state_dict(result.state)
     feed = chosen.feed(0)
@@ -32,7 +31,7 @@ def test_training_loss_and_accuracy_are_means_over_the_epochs_steps() -> None:
     """With a rate of next to nothing the network stays what it was, so that the means can be taken afterwards."""
     chosen = training(epochs="1ep", lr=1e-30, momentum=0.0, label_smoothing=0.2)
     start = start_of(chosen)
-    record = train(chosen, 0, start).epochs[0]
+    record = by_itself(chosen, 0, start).epochs[0]
     model = chosen.build(num_classes=2, channels=2).train()
     model.load_state_dict(start)
     batches = list(chosen.feed(0).training(0))
@@ -44,12 +43,12 @@ def test_training_loss_and_accuracy_are_means_over_the_epochs_steps() -> None:
 
 def test_the_recorded_rate_is_that_of_the_last_step() -> None:
     chosen = training(epochs="2ep", warmup="8it", lr=0.08)
-    assert [epoch.lr for epoch in train(chosen, 0, start_of(chosen)).epochs] == pytest.approx([0.04, 0.08])
+    assert [epoch.lr for epoch in by_itself(chosen, 0, start_of(chosen)).epochs] == pytest.approx([0.04, 0.08])
 
 
 def test_the_early_stop_rule_of_the_training_decides() -> None:
     chosen = training(early_stop="last", lr=0.3)
-    result = train(chosen, 0, start_of(chosen))
+    result = by_itself(chosen, 0, start_of(chosen))
     assert result.early_stop == "last"
     assert result.best is result.epochs[-1]
 
@@ -57,9 +56,9 @@ def test_the_early_stop_rule_of_the_training_decides() -> None:
 def test_a_loss_that_is_no_number_is_a_failure_with_its_step_and_the_last_good_state() -> None:
     chosen = training(lr=1e-3, epochs="4ep", momentum=0.0)
     start = start_of(chosen)
-    good = train(chosen, 0, start, last=2)
+    good = by_itself(chosen, 0, start, last=2)
     exploding = chosen.model_copy(update={"drops": (chosen.epochs.read("9it"),), "drop_factor": 1e38})
-    result = train(exploding, 0, start)
+    result = by_itself(exploding, 0, start)
     assert result.failure is not None
     assert result.failure.epoch == 2
     assert 9 < result.failure.step < 12  # the tenth update is too large; the loss shows it in the next step
@@ -74,7 +73,7 @@ def test_a_loss_that_is_no_number_is_a_failure_with_its_step_and_the_last_good_s
 def test_weights_that_are_no_numbers_at_the_end_are_a_failure_too() -> None:
     chosen = training(epochs="1it", lr=1e38, momentum=0.0, weight_decay=1e10)
     start = start_of(chosen)
-    result = train(chosen, 0, start)
+    result = by_itself(chosen, 0, start)
     assert result.failure is not None
     assert (result.failure.step, result.epochs) == (0, ())
     assert same(result.state, start)
@@ -82,7 +81,7 @@ def test_weights_that_are_no_numbers_at_the_end_are_a_failure_too() -> None:
 
 def test_an_evaluation_that_is_no_number_is_a_failure() -> None:
     chosen = training(network="tests.training.makers:blind", epochs="1ep")
-    result = train(chosen, 0, start_of(chosen))
+    result = by_itself(chosen, 0, start_of(chosen))
     assert result.failure is not None
     assert result.failure.step == 3
     assert math.isnan(result.failure.loss)

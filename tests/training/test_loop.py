@@ -9,22 +9,22 @@ from torch.optim import SGD, Adam, AdamW
 
 import activeprune as ap
 from activeprune.data import InMemory
-from activeprune.training import Training, learning_rates, train
-from tests.training.makers import FULL, half, plain_loop, same, same_result, start_of, training
+from activeprune.training import Case, Training, learning_rates, train
+from tests.training.makers import FULL, by_itself, half, plain_loop, same, same_result, start_of, training
 
 
 def test_the_same_inputs_give_the_same_bits() -> None:
     start, masks = start_of(FULL), half(FULL)
-    first = train(FULL, 3, start, masks)
+    first = by_itself(FULL, 3, start, masks)
     torch.manual_seed(99)
-    assert same_result(first, train(FULL, 3, start, masks))
-    assert not same(first.state, train(FULL, 4, start, masks).state)
+    assert same_result(first, by_itself(FULL, 3, start, masks))
+    assert not same(first.state, by_itself(FULL, 4, start, masks).state)
 
 
 def test_a_training_neither_uses_nor_changes_the_random_state_of_others() -> None:
     torch.manual_seed(5)
     before = torch.random.get_rng_state()
-    train(FULL, 3, start_of(FULL))
+    by_itself(FULL, 3, start_of(FULL))
     assert torch.equal(torch.random.get_rng_state(), before)
 
 
@@ -32,7 +32,7 @@ def test_a_training_changes_neither_its_start_nor_its_masks() -> None:
     start, masks = start_of(FULL), half(FULL)
     copies = {name: tensor.clone() for name, tensor in start.items()}
     alive = masks.alive
-    train(FULL, 3, start, masks)
+    by_itself(FULL, 3, start, masks)
     assert same(start, copies)
     assert masks.alive == alive
 
@@ -59,43 +59,43 @@ def test_it_is_the_loop_that_one_would_write_by_hand(name: str, pruned: bool) ->
     start, masks = start_of(chosen), half(chosen) if pruned else None
     rates = learning_rates(chosen, chosen.feed(0).steps).tolist()
     assert len(rates) == 6
-    found = train(chosen, 0, start, masks).state
+    found = by_itself(chosen, 0, start, masks).state
     for tensor_name, tensor in plain_loop(chosen, 0, start, masks, optimizer, rates).items():
         torch.testing.assert_close(found[tensor_name], tensor, rtol=1e-4, atol=1e-6)
 
 
 def test_a_rewound_training_goes_on_with_the_schedule_and_the_data_of_its_epoch() -> None:
     start = start_of(FULL)
-    whole, early = train(FULL, 3, start), train(FULL, 3, start, last=1)
-    again = train(FULL, 3, early.state, first=1)
+    whole, early = by_itself(FULL, 3, start), by_itself(FULL, 3, start, last=1)
+    again = by_itself(FULL, 3, early.state, first=1)
     assert [epoch.epoch for epoch in again.epochs] == [1, 2]
     assert [epoch.lr for epoch in again.epochs] == [epoch.lr for epoch in whole.epochs[1:]]
     assert not same(again.state, whole.state)  # the optimiser started fresh
 
     plain = training(momentum=0.0)  # where it has nothing to remember
-    whole, early = train(plain, 3, start_of(plain)), train(plain, 3, start_of(plain), last=1)
-    assert same(train(plain, 3, early.state, first=1).state, whole.state)
+    whole, early = by_itself(plain, 3, start_of(plain)), by_itself(plain, 3, start_of(plain), last=1)
+    assert same(by_itself(plain, 3, early.state, first=1).state, whole.state)
 
 
 def test_iterations_may_end_in_the_middle_of_an_epoch() -> None:
     chosen = training(epochs="11it")
     assert chosen.feed(0).steps == 4
-    result = train(chosen, 0, start_of(chosen))
+    result = by_itself(chosen, 0, start_of(chosen))
     assert [(epoch.epoch, epoch.step) for epoch in result.epochs] == [(0, 4), (1, 8), (2, 11)]
 
 
 def test_s_cyc_follows_the_density_of_the_masks() -> None:
     chosen = training(rates="s_cyc", lr=0.01, lr_high=0.1, epochs="1ep")
     masks = half(chosen)
-    result = train(chosen, 0, start_of(chosen), masks)
+    result = by_itself(chosen, 0, start_of(chosen), masks)
     assert result.epochs[0].lr == pytest.approx(0.01 + 0.09 / (1 + math.exp(-10 * (0.5 - masks.density))))
 
 
 def test_dropout_takes_part_and_is_the_same_each_time() -> None:
     chosen = training(network={"name": "tests.training.makers:small", "dropout": 0.5}, epochs="1ep")
     start = start_of(chosen)
-    assert same(train(chosen, 1, start).state, train(chosen, 1, start).state)
-    assert not same(train(chosen, 1, start).state, train(training(epochs="1ep"), 1, start).state)
+    assert same(by_itself(chosen, 1, start).state, by_itself(chosen, 1, start).state)
+    assert not same(by_itself(chosen, 1, start).state, by_itself(training(epochs="1ep"), 1, start).state)
 
 
 def test_dropout_is_another_in_every_epoch() -> None:
@@ -109,22 +109,22 @@ def test_dropout_is_another_in_every_epoch() -> None:
 
     own = chosen.feed(1)
     own.__class__ = Repeating
-    first, second = train(chosen, 1, start_of(chosen), feed=own).epochs
+    first, second = train(chosen, Case(own, start_of(chosen))).epochs
     assert first.train_loss != pytest.approx(second.train_loss, rel=1e-4)
 
 
 def test_no_surrounding_context_keeps_it_from_learning() -> None:
     chosen = training(epochs="1ep")
     start = start_of(chosen)
-    plain = train(chosen, 0, start)
+    plain = by_itself(chosen, 0, start)
     for context in (torch.no_grad(), torch.inference_mode()):
         with context:
-            assert same(train(chosen, 0, start).state, plain.state)
+            assert same(by_itself(chosen, 0, start).state, plain.state)
 
 
 def test_it_learns_handwritten_digits() -> None:
     chosen = Training(network="resnet8", data="digits", optimizer="adam", lr=0.01, epochs="6ep", batch=64)
-    result = train(chosen, 0, chosen.build(10, channels=1).state_dict())
+    result = by_itself(chosen, 0, chosen.build(10, channels=1).state_dict())
     assert result.accuracy > 0.9
 
 
@@ -134,12 +134,11 @@ def test_it_learns_handwritten_digits() -> None:
 def test_a_feed_of_another_training_is_refused() -> None:
     chosen = training()
     for feed, message in (
-        (chosen.feed(7), "the feed's seed is 7, and the training's 0"),
         (training(batch=8).feed(0), "the feed's batch is 8, and the training's 16"),
         (training(augment="crop").feed(0), "the feed's augment is crop, and the training's none"),
     ):
         with pytest.raises(ap.InputError, match=message):
-            train(chosen, 0, start_of(chosen), feed=feed)
+            train(chosen, Case(feed, start_of(chosen)))
 
 
 @pytest.mark.parametrize(
@@ -156,10 +155,10 @@ def test_a_feed_of_another_training_is_refused() -> None:
 def test_epochs_that_the_training_does_not_have_are_refused(keywords: dict, message: str) -> None:
     chosen = training()
     with pytest.raises(ap.InputError, match=message):
-        train(chosen, 0, start_of(chosen), **keywords)
+        by_itself(chosen, 0, start_of(chosen), **keywords)
 
 
 def test_a_batch_larger_than_the_data_is_refused_before_anything_runs() -> None:
     chosen = training(batch=100)
     with pytest.raises(ap.InputError, match="batch = 100 of 72 training images"):
-        train(chosen, 0, start_of(chosen))
+        by_itself(chosen, 0, start_of(chosen))

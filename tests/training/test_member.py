@@ -4,9 +4,8 @@ import pytest
 import torch
 
 import activeprune as ap
-from activeprune.training import train
 from tests.helpers import pruned_are_zero
-from tests.training.makers import half, same, start_of, training
+from tests.training.makers import by_itself, half, same, start_of, training
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw"])
@@ -14,7 +13,7 @@ def test_pruned_weights_are_zero_to_the_bit(optimizer: str) -> None:
     chosen = training(optimizer=optimizer, weight_decay=0.1, precision="bf16")
     masks = half(chosen)
     model = chosen.build(num_classes=2, channels=2)
-    model.load_state_dict(train(chosen, 0, start_of(chosen), masks).state)
+    model.load_state_dict(by_itself(chosen, 0, start_of(chosen), masks).state)
     assert pruned_are_zero(model, masks)
 
 
@@ -22,7 +21,7 @@ def test_what_pruned_weights_would_have_learnt_does_not_count_in_the_gradients_n
     """Clipped far below its own norm, a step moves what is alive by just the clip; with more in the norm, by less."""
     chosen = training(epochs="1it", momentum=0.0, clip=1e-4, lr=1.0)
     start, masks = start_of(chosen), half(chosen)
-    end = train(chosen, 0, start, masks).state
+    end = by_itself(chosen, 0, start, masks).state
     model = chosen.build(num_classes=2, channels=2)
     moved = [
         (end[name] - start[name] * masks[name] if name in masks else end[name] - start[name]).flatten()
@@ -34,9 +33,9 @@ def test_what_pruned_weights_would_have_learnt_does_not_count_in_the_gradients_n
 def test_bf16_keeps_weights_and_statistics_in_float32() -> None:
     chosen = training(precision="bf16")
     start = start_of(chosen)
-    result = train(chosen, 0, start)
+    result = by_itself(chosen, 0, start)
     assert all(tensor.dtype == start[name].dtype for name, tensor in result.state.items())
-    full = train(training(), 0, start)
+    full = by_itself(training(), 0, start)
     assert not same(result.state, full.state)
     for name, tensor in full.state.items():
         torch.testing.assert_close(result.state[name], tensor, rtol=0.1, atol=0.02)
@@ -53,13 +52,13 @@ def test_bf16_keeps_weights_and_statistics_in_float32() -> None:
 def test_a_network_that_cannot_be_trained_is_refused_before_it_starts(builder: str, message: str) -> None:
     chosen = training(network=f"tests.training.makers:{builder}")
     with pytest.raises(ap.InputError, match=message):
-        train(chosen, 0, start_of(chosen))
+        by_itself(chosen, 0, start_of(chosen))
 
 
 def test_a_start_of_another_network_is_refused() -> None:
     chosen = training()
     start = start_of(chosen)
     with pytest.raises(ap.InputError, match=r"not one of this .*: it differs in '5\.weight'"):
-        train(chosen, 0, {**start, "5.weight": torch.zeros(2, 7)})
+        by_itself(chosen, 0, {**start, "5.weight": torch.zeros(2, 7)})
     with pytest.raises(ap.InputError, match=r"it differs in '0\.weight'"):
-        train(chosen, 0, {name: tensor for name, tensor in start.items() if name != "0.weight"})
+        by_itself(chosen, 0, {name: tensor for name, tensor in start.items() if name != "0.weight"})

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 import activeprune as ap
-from activeprune.training import Checkpoint, Training
+from activeprune.training import Case, Checkpoint, Span, Training
 from activeprune.training.duration import Duration
 from activeprune.training.engine import Eager
-from activeprune.training.loop import Entry, train_together
+from activeprune.training.loop import ALL, train_together
 from activeprune.training.probe import Probe, ProbedNetwork
 from activeprune.training.result import ForeignCheckpoint
 from tests.training.makers import half, same, start_of, training
@@ -23,25 +23,25 @@ def probe_of(every: str, chosen: Training = CHOSEN, seed: int = 0, masks: ap.Mas
     return Probe(Duration.read(every), network, masks, [x for x, _ in feed.unaugmented(20)])
 
 
-def together(entries: list[Entry], chosen: Training = CHOSEN, **bounds):
-    return train_together(chosen, entries, Eager(chosen, CPU), **bounds)
+def together(cases: list[Case], chosen: Training = CHOSEN, span: Span = ALL):
+    return train_together(chosen, cases, Eager(chosen, CPU), span)
 
 
-def entry(seed: int = 0, **more) -> Entry:
-    return Entry(CHOSEN.feed(seed), start_of(CHOSEN, seed), **more)
+def case(seed: int = 0, **more) -> Case:
+    return Case(CHOSEN.feed(seed), start_of(CHOSEN, seed), **more)
 
 
 @pytest.mark.parametrize("every", ["1ep", "3ep", "1it", "5it", "100ep"])
 def test_it_looks_at_the_start_and_then_every_so_often(every: str) -> None:
-    (result,) = together([entry(probe=probe_of(every))])
+    (result,) = together([case(probe=probe_of(every))])
     stride = Duration.read(every).steps(STEPS)
     assert [seen["step"] for seen in result.probed] == list(range(0, 4 * STEPS + 1, stride))
 
 
 def test_it_sees_what_is_there_and_changes_nothing() -> None:
     masks = half(CHOSEN)
-    (plain,) = together([entry(masks=masks)])
-    (probed,) = together([entry(masks=masks, probe=probe_of("1it", masks=masks))])
+    (plain,) = together([case(masks=masks)])
+    (probed,) = together([case(masks=masks, probe=probe_of("1it", masks=masks))])
     assert same(plain.state, probed.state)
     assert plain.epochs == probed.epochs
     model = CHOSEN.build(len(CHOSEN.feed(0).classes), CHOSEN.feed(0).channels)
@@ -59,9 +59,9 @@ def test_it_sees_what_is_there_and_changes_nothing() -> None:
 
 def test_trainings_side_by_side_look_when_it_is_their_turn() -> None:
     probes = [probe_of("1ep"), probe_of("3it", seed=1), None]
-    results = together([entry(seed, probe=probe) for seed, probe in enumerate(probes)])
+    results = together([case(seed, probe=probe) for seed, probe in enumerate(probes)])
     for seed, (probe, result) in enumerate(zip(probes, results, strict=True)):
-        (alone,) = together([entry(seed, probe=probe)])
+        (alone,) = together([case(seed, probe=probe)])
         assert result.probed == alone.probed
         assert same(result.state, alone.state)
     assert results[2].probed == ()
@@ -69,33 +69,33 @@ def test_trainings_side_by_side_look_when_it_is_their_turn() -> None:
 
 def test_what_was_seen_outlasts_an_interruption(tmp_path) -> None:
     kept: list[Checkpoint] = []
-    (whole,) = together([entry(probe=probe_of("3it"), after_epoch=lambda _, at: kept.append(at()))])
+    (whole,) = together([case(probe=probe_of("3it"), after_epoch=lambda _, at: kept.append(at()))])
     for checkpoint in kept:
         checkpoint.save(tmp_path / "checkpoint")
-        (resumed,) = together([entry(probe=probe_of("3it"), resume=Checkpoint.load(tmp_path / "checkpoint"))])
+        (resumed,) = together([case(probe=probe_of("3it"), resume=Checkpoint.load(tmp_path / "checkpoint"))])
         assert resumed.probed == whole.probed
 
 
 def test_a_checkpoint_without_what_was_seen_is_refused() -> None:
     kept: list[Checkpoint] = []
-    together([entry(after_epoch=lambda _, at: kept.append(at()))])
+    together([case(after_epoch=lambda _, at: kept.append(at()))])
     with pytest.raises(ForeignCheckpoint, match="does not hold what a probe would have seen"):
-        together([entry(probe=probe_of("1ep"), resume=kept[1])])
+        together([case(probe=probe_of("1ep"), resume=kept[1])])
     seen: list[Checkpoint] = []
-    together([entry(probe=probe_of("2ep"), after_epoch=lambda _, at: seen.append(at()))])
+    together([case(probe=probe_of("2ep"), after_epoch=lambda _, at: seen.append(at()))])
     with pytest.raises(ForeignCheckpoint):
-        together([entry(probe=probe_of("1ep"), resume=seen[1])])
-    (unprobed,) = together([entry(resume=seen[1])])
+        together([case(probe=probe_of("1ep"), resume=seen[1])])
+    (unprobed,) = together([case(resume=seen[1])])
     assert unprobed.probed == ()
 
 
 def test_a_training_that_starts_later_is_looked_at_from_there_on() -> None:
-    (result,) = together([entry(probe=probe_of("1ep"))], first=2)
+    (result,) = together([case(probe=probe_of("1ep"))], span=Span(2))
     assert [seen["step"] for seen in result.probed] == [2 * STEPS, 3 * STEPS, 4 * STEPS]
 
 
 def test_one_that_fails_keeps_what_was_seen_before() -> None:
-    wild = Entry(CHOSEN.feed(0), {name: t * 1e30 for name, t in start_of(CHOSEN, 0).items()}, probe=probe_of("1ep"))
+    wild = Case(CHOSEN.feed(0), {name: t * 1e30 for name, t in start_of(CHOSEN, 0).items()}, probe=probe_of("1ep"))
     (result,) = together([wild])
     assert result.failure is not None
     assert [seen["step"] for seen in result.probed] == [0]
@@ -109,7 +109,7 @@ def test_a_network_that_cannot_be_traced_is_tried_once(monkeypatch: pytest.Monke
         raise ap.InputError("torch.export cannot trace it")
 
     monkeypatch.setattr("activeprune.neurons.dead.trace", trace)
-    (result,) = together([entry(probe=probe_of("1ep"))])
+    (result,) = together([case(probe=probe_of("1ep"))])
     assert len(tried) == 1
     assert len(result.probed) == 5
     assert all(seen["unit"]["static"] == 0 for seen in result.probed)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import activeprune as ap
-from activeprune.training import Training, train
+from activeprune.training import Case, Training, train
 from tests.data.real import official_cifar
 from tests.helpers import pruned_are_zero
 
@@ -22,7 +22,7 @@ def test_one_epoch_of_resnet20_on_2000_images(tmp_path: Path, monkeypatch: pytes
     assert (feed.steps, feed.channels, len(feed.classes)) == (56, 3, 10)  # 1,800 of 2,000; 200 choose the epoch
     model = training.build(10, channels=3, seed=0)
     masks = ap.prune_lowest(ap.Masks.dense(model), ap.score("global_magnitude", model, ap.Masks.dense(model)), 50_000)
-    result = train(training, 0, model.state_dict(), masks)
+    result = train(training, Case(training.feed(0), model.state_dict(), masks))
     assert result.failure is None
     assert [epoch.step for epoch in result.epochs] == [56]
     assert result.epochs[0].train_loss < 2.3026  # better than guessing among ten

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 import activeprune as ap
-from activeprune.training import Checkpoint, Epoch, Result, Training, train
+from activeprune.training import Checkpoint, Epoch, Result, Training
 from activeprune.training.result import best_epoch
-from tests.training.makers import FULL, half, same_result, start_of, training
+from tests.training.makers import FULL, by_itself, half, same_result, start_of, training
 
 
 def epoch(number: int, accuracy: float, loss: float, test: float) -> Epoch:
@@ -36,10 +36,10 @@ def test_going_on_from_a_checkpoint_changes_nothing(optimizer: str, tmp_path: Pa
         saved.append(tmp_path / f"{record.epoch}.safetensors")
         checkpoint().save(saved[-1])
 
-    whole = train(chosen, 3, start, masks, after_epoch=keep)
+    whole = by_itself(chosen, 3, start, masks, after_epoch=keep)
     assert len(saved) == 3
     for path in saved:
-        resumed = train(chosen, 3, start, masks, resume=Checkpoint.load(path))
+        resumed = by_itself(chosen, 3, start, masks, resume=Checkpoint.load(path))
         assert same_result(whole, resumed)
         assert resumed.seconds > 0
 
@@ -48,7 +48,7 @@ def test_a_checkpoint_is_the_same_bytes_each_time(tmp_path: Path) -> None:
     paths = [tmp_path / "a", tmp_path / "b"]
     for path in paths:
         keep = lambda record, checkpoint, path=path: replace(checkpoint(), seconds=0.0).save(path)  # noqa: E731
-        train(FULL, 3, start_of(FULL), last=1, after_epoch=keep)
+        by_itself(FULL, 3, start_of(FULL), last=1, after_epoch=keep)
     assert paths[0].read_bytes() == paths[1].read_bytes()
 
 
@@ -62,15 +62,15 @@ def test_a_file_that_is_no_checkpoint_is_refused(tmp_path: Path, content: bytes 
 
 
 def stopped_after(chosen: Training, epochs: int, seed: int = 0, masks: ap.Masks | None = None) -> Checkpoint:
-    found = train(chosen, seed, start_of(chosen), masks, last=epochs).checkpoint
+    found = by_itself(chosen, seed, start_of(chosen), masks, last=epochs).checkpoint
     assert found is not None
     return found
 
 
 def test_a_training_that_stopped_early_can_go_on() -> None:
-    whole = train(FULL, 3, start_of(FULL))
+    whole = by_itself(FULL, 3, start_of(FULL))
     assert whole.checkpoint is None
-    assert same_result(whole, train(FULL, 3, start_of(FULL), resume=stopped_after(FULL, 2, seed=3)))
+    assert same_result(whole, by_itself(FULL, 3, start_of(FULL), resume=stopped_after(FULL, 2, seed=3)))
 
 
 def test_a_checkpoint_of_another_training_is_refused() -> None:
@@ -85,6 +85,6 @@ def test_a_checkpoint_of_another_training_is_refused() -> None:
         (training(optimizer="adam"), 0, {}),
     ):
         with pytest.raises(ap.InputError, match="the checkpoint is of another training"):
-            train(other, seed, start, resume=kept, **keywords)
+            by_itself(other, seed, start, resume=kept, **keywords)
     with pytest.raises(ap.InputError, match="a checkpoint after epoch 2 of a training from 0 to 1"):
-        train(chosen, 0, start, resume=kept, last=1)
+        by_itself(chosen, 0, start, resume=kept, last=1)

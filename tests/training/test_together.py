@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from activeprune.core.randomness import torchs_own
-from activeprune.training import Checkpoint, train
+from activeprune.training import Case, Checkpoint, Span
 from activeprune.training.engine import Eager
-from activeprune.training.loop import Entry, _reproducible, train_together
-from tests.training.makers import half, same, same_result, start_of, training
+from activeprune.training.loop import ALL, _reproducible, train_together
+from tests.training.makers import by_itself, half, same, same_result, start_of, training
 
 FULL = training(
     augment="crop_flip", nesterov=True, weight_decay=1e-3, warmup="2it", drops=["2ep"], epochs="10it",
@@ -21,21 +21,21 @@ CPU = torch.device("cpu")
 SECONDS = 60  # until a test that would wait for ever fails
 
 
-def together(entries: list[Entry], **options):
-    return train_together(FULL, entries, Eager(FULL, CPU), **options)
+def together(cases: list[Case], span: Span = ALL):
+    return train_together(FULL, cases, Eager(FULL, CPU), span)
 
 
-def entry(seed: int, **more) -> Entry:
-    return Entry(FULL.feed(seed), start_of(FULL), **more)
+def case(seed: int, **more) -> Case:
+    return Case(FULL.feed(seed), start_of(FULL), **more)
 
 
 def test_each_gets_what_it_would_get_alone() -> None:
     masks = half(FULL)
-    results = together([entry(3), entry(4, masks=masks), entry(3, masks=masks)])
+    results = together([case(3), case(4, masks=masks), case(3, masks=masks)])
     alone = [
-        train(FULL, 3, start_of(FULL)),
-        train(FULL, 4, start_of(FULL), masks),
-        train(FULL, 3, start_of(FULL), masks),
+        by_itself(FULL, 3, start_of(FULL)),
+        by_itself(FULL, 4, start_of(FULL), masks),
+        by_itself(FULL, 3, start_of(FULL), masks),
     ]
     assert all(same_result(a, b) for a, b in zip(results, alone, strict=True))
     assert not same_result(results[0], results[2])
@@ -44,47 +44,47 @@ def test_each_gets_what_it_would_get_alone() -> None:
 def test_those_that_resume_at_another_epoch_go_along() -> None:
     """Four steps an epoch and two in the last: the second lane is an epoch ahead, and is done before the others."""
     kept: list[Checkpoint] = []
-    whole = train(FULL, 4, start_of(FULL), after_epoch=lambda _, checkpoint: kept.append(checkpoint()))
+    whole = by_itself(FULL, 4, start_of(FULL), after_epoch=lambda _, checkpoint: kept.append(checkpoint()))
     assert [epoch.step for epoch in whole.epochs] == [4, 8, 10]
     told: dict[int, list[int]] = {0: [], 1: []}
     results = together(
         [
-            entry(3, after_epoch=lambda record, _: told[0].append(record.epoch)),
-            entry(4, resume=kept[0], after_epoch=lambda record, _: told[1].append(record.epoch)),
-            entry(4, resume=kept[1]),
+            case(3, after_epoch=lambda record, _: told[0].append(record.epoch)),
+            case(4, resume=kept[0], after_epoch=lambda record, _: told[1].append(record.epoch)),
+            case(4, resume=kept[1]),
         ]
     )
-    assert same_result(results[0], train(FULL, 3, start_of(FULL)))
+    assert same_result(results[0], by_itself(FULL, 3, start_of(FULL)))
     assert all(same_result(result, whole) for result in results[1:])
     assert told == {0: [0, 1, 2], 1: [1, 2]}
 
 
 def test_one_that_fails_leaves_and_the_others_go_on() -> None:
     wild = {name: tensor * 1e30 for name, tensor in start_of(FULL).items()}
-    good, bad, other = together([entry(3), replace(entry(4), start=wild), entry(5)])
+    good, bad, other = together([case(3), replace(case(4), start=wild), case(5)])
     assert bad.failure is not None
     assert bad.epochs == ()
-    assert same_result(good, train(FULL, 3, start_of(FULL)))
-    assert same_result(other, train(FULL, 5, start_of(FULL)))
+    assert same_result(good, by_itself(FULL, 3, start_of(FULL)))
+    assert same_result(other, by_itself(FULL, 5, start_of(FULL)))
 
 
 def test_one_that_is_done_already_waits_for_nobody() -> None:
     kept: list[Checkpoint] = []
-    whole = train(FULL, 4, start_of(FULL), after_epoch=lambda _, checkpoint: kept.append(checkpoint()))
-    results = together([entry(4, resume=kept[-1]), entry(3)])
+    whole = by_itself(FULL, 4, start_of(FULL), after_epoch=lambda _, checkpoint: kept.append(checkpoint()))
+    results = together([case(4, resume=kept[-1]), case(3)])
     assert same_result(results[0], whole)
-    assert same_result(results[1], train(FULL, 3, start_of(FULL)))
+    assert same_result(results[1], by_itself(FULL, 3, start_of(FULL)))
 
 
 @pytest.mark.parametrize("last", [1, 2])
 def test_first_epochs_leave_checkpoints_to_go_on_from(last: int) -> None:
-    early = together([entry(3), entry(4)], last=last)
-    rest = together([entry(3, resume=early[0].checkpoint), entry(4, resume=early[1].checkpoint)])
-    assert all(same_result(a, b) for a, b in zip(rest, together([entry(3), entry(4)]), strict=True))
+    early = together([case(3), case(4)], Span(last=last))
+    rest = together([case(3, resume=early[0].checkpoint), case(4, resume=early[1].checkpoint)])
+    assert all(same_result(a, b) for a, b in zip(rest, together([case(3), case(4)]), strict=True))
 
 
 def test_seconds_are_shared_out() -> None:
-    results = together([entry(3), entry(4)])
+    results = together([case(3), case(4)])
     assert results[0].seconds == results[1].seconds > 0
 
 
@@ -131,9 +131,9 @@ class GoingOn(Eager):
 
 def test_the_checkpoint_of_one_that_is_done_early_is_that_of_its_own_end() -> None:
     kept: list[Checkpoint] = []
-    train(FULL, 4, start_of(FULL), after_epoch=lambda _, checkpoint: kept.append(checkpoint()))
-    ahead, at_end = entry(4, resume=kept[0]), entry(4, resume=kept[1])
-    results = train_together(FULL, [entry(3), ahead, at_end], GoingOn(FULL, CPU), last=2)
+    by_itself(FULL, 4, start_of(FULL), after_epoch=lambda _, checkpoint: kept.append(checkpoint()))
+    ahead, at_end = case(4, resume=kept[0]), case(4, resume=kept[1])
+    results = train_together(FULL, [case(3), ahead, at_end], GoingOn(FULL, CPU), Span(last=2))
     for result in results[1:]:
         assert result.checkpoint is not None
         assert same(result.checkpoint.optimizer, kept[1].optimizer)

@@ -16,10 +16,11 @@ from ..core.masks import Masks
 from ..data import Feed
 from ..networks import build
 from ..neurons import dead_neurons
+from ..training import Case
 from ..training.choosing import Engines
 from ..training.duration import Duration
 from ..training.engine import Eager
-from ..training.loop import Entry, train_together
+from ..training.loop import train_together
 from ..training.probe import EVERY, PROBED_IMAGES, Probe, Probed, ProbedNetwork, at_once
 from ..training.result import Snapshot
 from .measure import once, settle
@@ -133,11 +134,11 @@ def looks(network: str, replicas: Sequence[int], device: torch.device) -> Iterat
         where = str(device) if isinstance(engine, Eager) else "cpu"
         feeds = [training.feed(seed, where, dataset=dataset) for seed in range(count)]
         probes = [_TimedProbe(looked_at, feed, device) for feed in feeds]
-        entries = [
-            Entry(feed, training.build(10, 3, feed.seed).state_dict(), probe=probe)
+        cases = [
+            Case(feed, training.build(10, 3, feed.seed).state_dict(), probe=probe)
             for feed, probe in zip(feeds, probes, strict=True)
         ]
-        results = train_together(training, entries, engine)
+        results = train_together(training, cases, engine)
         times = [seconds for probe in probes for seconds in probe.times]
         taken = sum(len(result.epochs) for result in results) * feeds[0].steps
         a_step = (sum(result.seconds for result in results) - sum(times)) / taken

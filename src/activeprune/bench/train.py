@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -12,11 +12,11 @@ import torch
 from ..core.errors import InputError
 from ..data import Dataset, Images, InMemory
 from ..networks.cifar_resnet import Block, CifarResNet
-from ..training import Training
+from ..training import Case, Training
 from ..training.choosing import Engines
 from ..training.engine import Eager, Engine
 from ..training.fused.lanes import fitting
-from ..training.loop import Entry, train_together
+from ..training.loop import train_together
 from .measure import settle
 
 CIFAR = 60_000  # images; a sixth of them test, and a tenth of the others are held out
@@ -37,9 +37,13 @@ class Row:
     replicas: int
     images_per_second: float
     evaluation: float
-    times_eager: float | None
     gibibytes: float
     floor: float | None
+    times_eager: float | None = None
+
+    def against(self, plain: Row | None) -> Row:
+        """Compared with the plain loop; None: there is nothing to compare with yet."""
+        return self if plain is None else replace(self, times_eager=self.images_per_second / plain.images_per_second)
 
 
 def run(network: str, replicas: Sequence[int], batch: int, device: torch.device) -> Iterator[Row]:
@@ -47,18 +51,16 @@ def run(network: str, replicas: Sequence[int], batch: int, device: torch.device)
 
     `times_eager` compares with the plain loop in bf16.
     """
-    plain: float | None = None
+    plain: Row | None = None
     for precision in ("fp32", "bf16"):
         training = bench_training(network, precision, batch)
-        row = _timed(training, noise(FEWER), Eager(training, device), 1, plain, device)
-        plain = row.images_per_second
-        yield row
-    training = bench_training(network, "bf16", batch)
+        yield (row := _timed(training, noise(FEWER), Eager(training, device), 1).against(plain))
+        plain = row
     fused = device.type == "cuda" and fitting(training, noise(FEWER)) is not None
     dataset = noise(CIFAR if fused else FEWER)
     for count in replicas:
         engine = Engines(device, count, _refused).engine(training, dataset, count)
-        yield _timed(training, dataset, engine, count, plain, device)
+        yield _timed(training, dataset, engine, count).against(plain)
         del engine
         _emptied(device)
 
@@ -89,9 +91,8 @@ def bench_training(network: str, precision: str, batch: int) -> Training:
     )  # fmt: skip
 
 
-def _timed(
-    training: Training, dataset: Dataset, engine: Engine, count: int, plain: float | None, device: torch.device
-) -> Row:
+def _timed(training: Training, dataset: Dataset, engine: Engine, count: int) -> Row:
+    device = engine.device
     where = str(device) if isinstance(engine, Eager) else "cpu"
     feeds = [training.feed(seed, where, dataset=dataset) for seed in range(count)]
     assert isinstance(feeds[0], InMemory)
@@ -105,13 +106,13 @@ def _timed(
         if len(moments) == 1:
             watched.seconds = 0.0
 
-    entries = [
-        Entry(feed, start, after_epoch=note if not number else None)
+    cases = [
+        Case(feed, start, after_epoch=note if not number else None)
         for number, (feed, start) in enumerate(zip(feeds, starts, strict=True))
     ]
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-    train_together(training, entries, watched)
+    train_together(training, cases, watched)
     seconds = moments[-1] - moments[0]
     speed = TIMED * feeds[0].steps * training.batch * count / seconds
     memory = torch.cuda.max_memory_reserved(device) if device.type == "cuda" else 0
@@ -122,7 +123,6 @@ def _timed(
         replicas=count,
         images_per_second=speed,
         evaluation=watched.seconds / seconds,
-        times_eager=None if plain is None else speed / plain,
         gibibytes=memory / 2**30,
         floor=_floor(training, device),
     )

@@ -8,28 +8,24 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from ..data import Feed, Part
+from ..data import Part
+from .case import Case
 from .engine import Lane
 from .member import Score
-from .probe import Probe
 from .result import Checkpoint, Epoch, Failure, Result, Snapshot, State
+from .schedules import learning_rates
 from .settings import Training
 
 
 class Course:
-    """A lane between its epochs. `failure` ends it."""
+    """A case and its lane between its epochs, `at` first where it begins or goes on. `failure` ends it.
 
-    def __init__(
-        self,
-        training: Training,
-        lane: Lane,
-        feed: Feed,
-        rates: Tensor,
-        at: Checkpoint,
-        probe: Probe | None = None,
-        first: int = 0,
-    ) -> None:
-        self.training, self.lane, self.feed, self.rates, self.of = training, lane, feed, rates, at.of
+    `first` is the epoch that its training began with.
+    """
+
+    def __init__(self, training: Training, case: Case, lane: Lane, at: Checkpoint, first: int = 0) -> None:
+        self.training, self.case, self.feed, self.lane, self.of = training, case, case.feed, lane, at.of
+        self.rates = learning_rates(training, case.feed.steps, 1.0 if case.masks is None else case.masks.density)
         self._good: Snapshot = lambda: at.state
         self.epochs = list(at.epochs)
         self.epoch = at.epoch
@@ -39,8 +35,9 @@ class Course:
         self._losses: Sequence[float] = ()
         self._right = 0
         self._kept: Checkpoint | None = None
-        self._probe, self.probed = probe, [] if probe is None else list(at.probed)
-        due = [] if probe is None else probe.due(first * feed.steps, len(rates), feed.steps)
+        self._probe, self.probed = case.probe, [] if case.probe is None else list(at.probed)
+        steps = case.feed.steps
+        due = [] if case.probe is None else case.probe.due(first * steps, len(self.rates), steps)
         self._due = due[len(self.probed) :]
         self.look()
 

@@ -5,110 +5,60 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from ..core.errors import InputError, whole
+from ..core.errors import InputError
 from ..core.masks import Masks
 from ..core.randomness import torchs_own
 from ..data import Feed
-from ..machine import device as usable_device
+from .case import Case, Span
 from .course import Course
 from .engine import Eager, Engine
 from .probe import Probe
-from .result import Checkpoint, Epoch, ForeignCheckpoint, Result
-from .schedules import learning_rates
+from .result import Checkpoint, ForeignCheckpoint, Result
 from .settings import Training
 
-AfterEpoch = Callable[[Epoch, Callable[[], Checkpoint]], None]
+ALL = Span()
 
 
-@dataclass(frozen=True, eq=False)
-class Entry:
-    """One of several trainings of one shape: what distinguishes it from the others.
-
-    `after_epoch(record, checkpoint)` is called between its epochs; what `checkpoint()` returns there lets another call
-    `resume` with no effect on the result. What a `probe` sees on the way is in the result.
-    """
-
-    feed: Feed  # of its seed
-    start: Mapping[str, Tensor]
-    masks: Masks | None = None
-    resume: Checkpoint | None = None
-    after_epoch: AfterEpoch | None = None
-    probe: Probe | None = None
-
-    def expect(self, first: int) -> None:
-        """Begins to draw for its first epoch: `first`, or the one that its checkpoint stands before."""
-        self.feed.expect(first if self.resume is None else self.resume.epoch)
-
-
-def train(
-    training: Training,
-    seed: int,
-    start: Mapping[str, Tensor],
-    masks: Masks | None = None,
-    *,
-    first: int = 0,
-    last: int | None = None,
-    resume: Checkpoint | None = None,
-    after_epoch: AfterEpoch | None = None,
-    feed: Feed | None = None,
-    device: str | torch.device = "cpu",
-    workers: int = 0,
-) -> Result:
-    """Trains from `start` under `masks`: a function of its first four arguments, to the bit on one CPU.
-
-    `first` and `last` bound the epochs: a training that starts at the state of a later epoch takes schedule and data
-    from there on. `after_epoch(record, checkpoint)` is called between epochs; what `checkpoint()` returns there lets
-    another call `resume` with no effect on the result. `feed` may be given where it is at hand already; `device` and
-    `workers` (processes that decode files) change no result beyond rounding.
+def train(training: Training, case: Case, span: Span = ALL) -> Result:
+    """Trains one network where its feed is: a function of the training and of the case's seed, start and masks, to the
+    bit on one CPU.
 
     >>> training = Training(network="resnet8", data={"name": "digits", "limit": 100}, lr=0.1, epochs="1ep", batch=30)
     >>> start = training.build(num_classes=10, channels=1, seed=0).state_dict()
-    >>> result = train(training, 0, start)
+    >>> result = train(training, Case(training.feed(seed=0), start))
     >>> [epoch.step for epoch in result.epochs], result.failure
     ([3], None)
     """
-    began = time.perf_counter()
-    place = usable_device(str(device))
-    feed = feed or training.feed(seed, str(place), workers)
-    _check_feed(feed, training, seed, place)
-    entry = Entry(feed, start, masks, resume, after_epoch)
-    (result,) = train_together(training, [entry], Eager(training, place), first=first, last=last, began=began)
+    (result,) = train_together(training, [case], Eager(training, case.feed.device), span)
     return result
 
 
 def train_together(
-    training: Training,
-    entries: Sequence[Entry],
-    engine: Engine,
-    *,
-    first: int = 0,
-    last: int | None = None,
-    began: float | None = None,
+    training: Training, cases: Sequence[Case], engine: Engine, span: Span = ALL, began: float | None = None
 ) -> list[Result]:
     """Trains several networks side by side; each gets the result that it would get alone.
 
     Their epochs begin and end together unless some resume in the middle. One that fails leaves, and the others go on.
     The seconds of a result are its share of the time since `began`.
     """
-    clock = _Clock(time.perf_counter() if began is None else began, len(entries))
-    steps = entries[0].feed.steps
-    total = training.epochs.steps(steps)
-    first, last, end = _epochs(total, steps, first, last)
+    clock = _Clock(time.perf_counter() if began is None else began, len(cases))
+    for case in cases:
+        _check_feed(case.feed, training)
+    steps = cases[0].feed.steps
+    end = math.ceil(training.epochs.steps(steps) / steps)
+    first, last = span.within(end)
     with torch.inference_mode(False), torch.enable_grad(), _reproducible(engine.device):
-        courses = [_course(training, entry, engine, first, last) for entry in entries]
+        courses = [_course(training, case, engine, first, last) for case in cases]
         running = [course for course in courses if course.epoch < last]
         for course in courses:
             if last < end and course not in running:
                 course.keep()
-        after = {id(course): entry.after_epoch for course, entry in zip(courses, entries, strict=True)}
         images, busy = 0, 0.0
         for course in running:
             course.begin()
@@ -130,8 +80,8 @@ def train_together(
                     course.keep()
             clock.share(courses)
             for course in ended:
-                if course.failure is None and (tell := after[id(course)]) is not None:
-                    tell(course.epochs[-1], course.checkpoint)
+                if course.failure is None and course.case.after_epoch is not None:
+                    course.case.after_epoch(course.epochs[-1], course.checkpoint)
             running = [course for course in running if course.failure is None and course.epoch < last]
             for course in running:
                 if not course.left:
@@ -155,20 +105,18 @@ class _Clock:
         self.at = now
 
 
-def _course(training: Training, entry: Entry, engine: Engine, first: int, last: int) -> Course:
-    density = 1.0 if entry.masks is None else entry.masks.density
-    rates = learning_rates(training, entry.feed.steps, density)
-    lane = engine.lane(entry.feed, entry.start, entry.masks)
-    of = checkpoint_identity(training, entry.feed.seed, entry.masks, first)
-    if entry.resume is None:
+def _course(training: Training, case: Case, engine: Engine, first: int, last: int) -> Course:
+    lane = engine.lane(case.feed, case.start, case.masks)
+    of = checkpoint_identity(training, case.feed.seed, case.masks, first)
+    if case.resume is None:
         at = Checkpoint(first, lane.snapshot()(), {}, of=of)
     else:
-        at = _checked(entry.resume, of, first, last)
-        if entry.probe is not None and not was_probed(at, entry.probe, first, entry.feed.steps):
+        at = _checked(case.resume, of, first, last)
+        if case.probe is not None and not was_probed(at, case.probe, first, case.feed.steps):
             raise ForeignCheckpoint("the checkpoint does not hold what a probe would have seen before it")
         lane.load(at.state)
         lane.load_optimizer_state(at.optimizer)
-    return Course(training, lane, entry.feed, rates, at, entry.probe, first)
+    return Course(training, case, lane, at, first)
 
 
 def was_probed(at: Checkpoint, probe: Probe, first: int, steps: int) -> bool:
@@ -176,20 +124,10 @@ def was_probed(at: Checkpoint, probe: Probe, first: int, steps: int) -> bool:
     return [seen["step"] for seen in at.probed] == probe.due(first * steps, at.epoch * steps, steps)
 
 
-def _epochs(steps: int, steps_per_epoch: int, first: int, last: int | None) -> tuple[int, int, int]:
-    end = math.ceil(steps / steps_per_epoch)
-    last = end if last is None else whole("last", last, 0)
-    if not 0 <= whole("first", first, -steps) < last <= end:
-        raise InputError(f"epochs {first} to {last}: this training has epochs 0 to {end}")
-    return first, last, end
-
-
-def _check_feed(feed: Feed, training: Training, seed: int, device: torch.device) -> None:
+def _check_feed(feed: Feed, training: Training) -> None:
     for what, given, wanted in (
-        ("seed", feed.seed, seed),
         ("batch", feed.batch, training.batch),
         ("augment", feed.augment, training.augment),
-        ("device", feed.device.type, device.type),
     ):
         if given != wanted:
             raise InputError(f"the feed's {what} is {given}, and the training's {wanted}")

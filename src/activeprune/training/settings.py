@@ -15,6 +15,7 @@ from ..core.errors import InputError
 from ..data import DATASETS, Augmentation, Dataset, Feed, Normalisation, Outline, load, split
 from ..data import feed as feed_of
 from ..data import outline as outline_of
+from ..machine import device as usable_device
 from ..networks import NETWORKS, Init, build
 from ..networks.initial import initial
 from .checked import Choice, Count, Number, Positive, Scalar, Settings, Share
@@ -215,6 +216,6 @@ class Training(Settings):
             augment=self.augment,
             resolution=self.resolution,
             normalisation=own,
-            device=device,
+            device=usable_device(device),
             workers=workers,
         )

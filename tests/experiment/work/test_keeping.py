@@ -40,10 +40,10 @@ class Scene:
         self.before_put = lambda key: None
         put = FolderStore.put
 
-        def training(of, entries, *rest, **options):
-            self.packs.append({entry.feed.seed for entry in entries})
+        def training(of, cases, *rest, **options):
+            self.packs.append({case.feed.seed for case in cases})
             self.before_pack(len(self.packs))
-            return train_together(of, entries, *rest, **options)
+            return train_together(of, cases, *rest, **options)
 
         def putting(store: FolderStore, key: str, parts: dict, provenance: dict) -> None:
             if provenance["kind"] == "train":

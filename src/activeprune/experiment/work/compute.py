@@ -27,10 +27,10 @@ from ...machine import described
 from ...machine import device as usable_device
 from ...neurons import DeadNeurons
 from ...neurons.again import Removed
-from ...training import Checkpoint, Epoch, Result
+from ...training import Case, Checkpoint, Epoch, Result, Span
 from ...training.duration import Duration
 from ...training.engine import Eager
-from ...training.loop import Entry, checkpoint_identity, train_together, was_probed
+from ...training.loop import checkpoint_identity, train_together, was_probed
 from ...training.probe import PROBED_IMAGES, Probe, at_once
 from ...version import __version__
 from ..plan.steps import Measure, Prune, Step, Train
@@ -92,9 +92,9 @@ class Compute:
         if isinstance(step, Train):
             feed = self.loaded.feed(step.training, step.seed)
             engine = Eager(step.training, usable_device(self.device))
-            entry = self.entry(step, feed, on_epoch)
-            (result,) = train_together(step.training, [entry], engine, first=step.first, last=step.last, began=since)
-            return self.made(step, entry, result)
+            case = self.case(step, feed, on_epoch)
+            (result,) = train_together(step.training, [case], engine, Span(step.first, step.last), since)
+            return self.made(step, case, result)
         if isinstance(step, Prune):
             parts = self._prune(step)
             return Made(parts, self._provenance(step, time.perf_counter() - since))
@@ -109,7 +109,7 @@ class Compute:
         for left in (path, *leftovers(path)):
             left.unlink(missing_ok=True)
 
-    def entry(self, step: Train, feed: Feed, on_epoch: OnEpoch | None = None) -> Entry:
+    def case(self, step: Train, feed: Feed, on_epoch: OnEpoch | None = None) -> Case:
         """What a training starts from; between epochs it leaves a checkpoint every now and then."""
         masks = None if step.masks is None else self.loaded.masks(step.masks)
         saved = time.monotonic()
@@ -128,21 +128,21 @@ class Compute:
         resume = self._resumable(step, masks)
         if resume is not None and probe is not None and not was_probed(resume, probe, step.first, feed.steps):
             resume = None
-        return Entry(feed, self.loaded.state(step.start), masks, resume, after_epoch, probe)
+        return Case(feed, self.loaded.state(step.start), masks, resume, after_epoch, probe)
 
-    def made(self, step: Train, entry: Entry, result: Result, how: Provenance = ALONE) -> Made:
+    def made(self, step: Train, case: Case, result: Result, how: Provenance = ALONE) -> Made:
         """The result of a training for the store; `how` it came about goes into its provenance."""
-        density = 1.0 if entry.masks is None else entry.masks.density
+        density = 1.0 if case.masks is None else case.masks.density
         parts = {RECORD: TrainRecord.of(result, density).as_bytes(), STATE: state_bytes(result.state)}
         if result.checkpoint is not None:
             parts[CHECKPOINT] = checkpoint_bytes(replace(result.checkpoint, seconds=0.0, probed=()))
-        if entry.probe is not None:
-            every = entry.probe.every
-            parts[probe_part(every)] = probe_bytes(every, entry.probe.images, result.probed)
+        if case.probe is not None:
+            every = case.probe.every
+            parts[probe_part(every)] = probe_bytes(every, case.probe.images, result.probed)
         speed = None
         if step.resume is None and result.epochs:  # else a part of its time was another step's
-            steps = result.epochs[-1].step - step.first * entry.feed.steps
-            speed = Pace(alike(step.training), result.seconds / steps, entry.feed.steps)
+            steps = result.epochs[-1].step - step.first * case.feed.steps
+            speed = Pace(alike(step.training), result.seconds / steps, case.feed.steps)
         how = replace(how, images_per_second=result.images_per_second, speed=speed)
         return Made(parts, self._provenance(step, result.seconds, how))
 

@@ -12,10 +12,10 @@ import torch
 
 from ...core.errors import InputError
 from ...machine import one_thread
-from ...training import Result, Training
+from ...training import Case, Result, Span, Training
 from ...training.choosing import Engines
 from ...training.engine import Eager
-from ...training.loop import Entry, same_kernels, train_together
+from ...training.loop import same_kernels, train_together
 from ...training.unavailable import EngineUnavailable
 from ..plan import Plan
 from ..plan.steps import Measure, Step, Train
@@ -59,7 +59,7 @@ class _Pack:
 
     steps: list[Train]
     by_rows: bool  # of images that the engine has itself
-    entries: Future[list[Entry]]
+    cases: Future[list[Case]]
 
 
 class _Shift:
@@ -172,7 +172,7 @@ class _Shift:
     def _pack_of(self, steps: list[Train]) -> _Pack:
         training = steps[0].training
         by_rows = self.engines.by_rows(training, self.compute.loaded.dataset(training))
-        return _Pack(steps, by_rows, self._loading.submit(self._entries, steps, by_rows))
+        return _Pack(steps, by_rows, self._loading.submit(self._cases, steps, by_rows))
 
     def _room(self, training: Training) -> int:
         self._rooms[training] = room = self.engines.room(training, self.compute.loaded.dataset(training))
@@ -186,10 +186,10 @@ class _Shift:
         try:
             engine = self.engines.engine(training, self.compute.loaded.dataset(training), len(steps))
             kind = type(engine)
-            entries = pack.entries.result()
+            cases = pack.cases.result()
             if pack.by_rows and isinstance(engine, Eager):  # another one was expected
-                entries = self._entries(steps, by_rows=False)
-            results = train_together(training, entries, engine, first=first, last=last)
+                cases = self._cases(steps, by_rows=False)
+            results = train_together(training, cases, engine, Span(first, last))
         except EngineUnavailable as error:  # seen only when it was tried
             self.engines.refuse(training, kind, str(error))
             self._pack_anew(steps)
@@ -200,7 +200,7 @@ class _Shift:
             self.queue.settle(steps, error)
         else:
             how = Provenance(engine=kind.__name__.lower(), pack=len(steps))
-            self._hand_over(partial(self._keep, steps, entries, results, how))
+            self._hand_over(partial(self._keep, steps, cases, results, how))
 
     def _hand_over(self, keep: Callable[[], None]) -> None:
         """Lets the thread keep a pack's results, once those of the pack before it are in the store."""
@@ -210,12 +210,12 @@ class _Shift:
         if before is not None:
             before.result()
 
-    def _keep(self, steps: list[Train], entries: list[Entry], results: list[Result], how: Provenance) -> None:
+    def _keep(self, steps: list[Train], cases: list[Case], results: list[Result], how: Provenance) -> None:
         """Puts what came out into the store, and begins with what was waiting for it: that comes first."""
         for waited_for in (True, False):
-            for step, entry, result in zip(steps, entries, results, strict=True):
+            for step, case, result in zip(steps, cases, results, strict=True):
                 if (step.key in self.queue.plan.pruned) is waited_for:
-                    self.queue.finish(step, self.compute.made(step, entry, result, how))
+                    self.queue.finish(step, self.compute.made(step, case, result, how))
                     self.compute.forget(step)
             if not self.over:
                 self._prune_beside()
@@ -242,15 +242,15 @@ class _Shift:
                     self.queue.give_back(step)
                 self.prepared = None
 
-    def _entries(self, steps: Sequence[Train], by_rows: bool) -> list[Entry]:
+    def _cases(self, steps: Sequence[Train], by_rows: bool) -> list[Case]:
         """What trainings start from, with their first epochs being drawn."""
         loaded = self.compute.loaded
         feed = loaded.feed_by_rows if by_rows else loaded.feed
         tell = self.queue.observer.epoch
-        entries = [self.compute.entry(step, feed(step.training, step.seed), tell) for step in steps]
-        for step, entry in zip(steps, entries, strict=True):
-            entry.expect(step.first)
-        return entries
+        cases = [self.compute.case(step, feed(step.training, step.seed), tell) for step in steps]
+        for step, case in zip(steps, cases, strict=True):
+            case.expect(step.first)
+        return cases
 
 
 def _no_trainings(ready: Sequence[Step]) -> list[Step]:
