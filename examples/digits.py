@@ -16,6 +16,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from torch import nn
 from torch.nn.functional import cross_entropy
+from torch.utils.data import TensorDataset
 
 import activeprune as ap
 
@@ -23,11 +24,12 @@ CYCLES, P, Q = 10, 0.20, 0.02
 RUNS = {"global_magnitude": 0.0, "global_magnitude + AP": Q}
 
 
-def load() -> tuple[torch.Tensor, ...]:
+def load() -> tuple[TensorDataset, TensorDataset]:
+    """Images and labels to train on and to test on."""
     images, labels = load_digits(return_X_y=True)
     parts = train_test_split(images / 16.0, labels, test_size=0.3, random_state=0, stratify=labels)
     train_x, test_x, train_y, test_y = (torch.as_tensor(part) for part in parts)
-    return train_x.float(), train_y, test_x.float(), test_y
+    return TensorDataset(train_x.float(), train_y), TensorDataset(test_x.float(), test_y)
 
 
 def network(seed: int) -> nn.Module:
@@ -35,26 +37,28 @@ def network(seed: int) -> nn.Module:
     return nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
 
 
-def train(model: nn.Module, masks: ap.Masks, x: torch.Tensor, y: torch.Tensor, seed: int, epochs: int) -> None:
+def train(model: nn.Module, masks: ap.Masks, data: TensorDataset, seed: int, epochs: int) -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4)
     shuffle = torch.Generator().manual_seed(seed)
     with masks.hold(model, optimizer):  # pruned weights stay exactly 0
         for _ in range(epochs):
-            for batch in torch.randperm(len(x), generator=shuffle).split(64):
+            for batch in torch.randperm(len(data), generator=shuffle).split(64):
+                x, y = data[batch]
                 optimizer.zero_grad()
-                cross_entropy(model(x[batch]), y[batch]).backward()
+                cross_entropy(model(x), y).backward()
                 optimizer.step()
 
 
 def run(seed: int, q: float, epochs: int) -> list[tuple[float, float]]:
     """(density, test accuracy) of the dense network and after every cycle."""
-    train_x, train_y, test_x, test_y = load()
+    train_data, test_data = load()
+    test_x, test_y = test_data.tensors
     model = network(seed)
     start = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     masks = ap.Masks.dense(model)
     results = []
     for cycle in range(CYCLES + 1):
-        train(model, masks, train_x, train_y, seed, epochs)
+        train(model, masks, train_data, seed, epochs)
         with torch.no_grad():
             results.append((masks.density, float((model(test_x).argmax(1) == test_y).double().mean())))
         if cycle < CYCLES:

@@ -15,7 +15,8 @@ def test_a_pass_that_measures_is_compared_with_a_plain_one_over_the_same_images(
     def small() -> nn.Module:
         return nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 2))
 
-    monkeypatch.setattr(bench_dnr, "SUBJECTS", {"small": bench_dnr.Subject(small, 8, (4, 4), (4, 4))})
+    usual = bench_dnr.Pass(batches=4, batch=4)
+    monkeypatch.setattr(bench_dnr, "SUBJECTS", {"small": bench_dnr.Subject(small, 8, cpu=usual, gpu=usual)})
     monkeypatch.setattr(bench_dnr, "SMALL", 300)
     (row,) = told(["bench", "dnr", "--network", "small", "--repeats", "2", "--batches", "3"], capsys)["rows"]
     assert (row["network"], row["images"], row["batch"]) == ("small", 12, 4)

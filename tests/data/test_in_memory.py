@@ -8,6 +8,7 @@ import activeprune as ap
 from activeprune.core.randomness import generator
 from activeprune.data import (
     AUGMENTATIONS,
+    Batching,
     Dataset,
     Feed,
     InMemory,
@@ -31,7 +32,7 @@ def all_of(batches: object) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def test_a_batch_is_indexed_augmented_normalised_by_the_epochs_draws() -> None:
-    ours = feed(PARTS, 5, batch=8, augment="crop_flip")
+    ours = feed(PARTS, 5, Batching(8, augment="crop_flip"))
     own, drawn = statistics(PARTS.train), draws(5, 2, 50)
     for step, (x, y) in enumerate(ours.training(2)):
         rows = slice(8 * step, 8 * step + 8)
@@ -44,17 +45,17 @@ def test_a_batch_is_indexed_augmented_normalised_by_the_epochs_draws() -> None:
 
 
 def test_a_feed_says_what_it_is() -> None:
-    ours = feed(PARTS, 0, batch=8)
+    ours = feed(PARTS, 0, Batching(8))
     assert isinstance(ours, Feed)
     assert isinstance(ours, InMemory)
     assert (ours.classes, ours.channels) == (("a", "b", "c"), 3)
     assert ours.normalisation == statistics(PARTS.train)
     given = Normalisation((0.5,) * 3, (0.25,) * 3)
-    assert feed(PARTS, 0, batch=8, normalisation=given).normalisation == given
+    assert feed(PARTS, 0, Batching(8, normalisation=given)).normalisation == given
 
 
 def test_augmentations_share_order_and_shifts() -> None:
-    none, crop, crop_flip = (list(feed(PARTS, 0, batch=8, augment=name).training(0)) for name in AUGMENTATIONS[:3])
+    none, crop, crop_flip = (list(feed(PARTS, 0, Batching(8, augment=name)).training(0)) for name in AUGMENTATIONS[:3])
     drawn, plain = draws(0, 0, 50), PARTS.train.pixels
     own = statistics(PARTS.train)
     for step in range(6):
@@ -68,24 +69,24 @@ def test_augmentations_share_order_and_shifts() -> None:
 
 
 def test_an_epoch_is_the_same_again_and_another_is_another() -> None:
-    ours = feed(PARTS, 0, batch=8, augment="crop_flip")
+    ours = feed(PARTS, 0, Batching(8, augment="crop_flip"))
     x, y = all_of(ours.training(1))
     torch.rand(3)
-    for again in (ours.training(1), feed(PARTS, 0, batch=8, augment="crop_flip").training(1)):
+    for again in (ours.training(1), feed(PARTS, 0, Batching(8, augment="crop_flip")).training(1)):
         x2, y2 = all_of(again)
         assert torch.equal(x, x2)
         assert torch.equal(y, y2)
     assert not torch.equal(x, all_of(ours.training(2))[0])
-    assert not torch.equal(x, all_of(feed(PARTS, 1, batch=8, augment="crop_flip").training(1))[0])
+    assert not torch.equal(x, all_of(feed(PARTS, 1, Batching(8, augment="crop_flip")).training(1))[0])
 
 
 def test_an_epoch_shows_every_image_at_most_once() -> None:
-    x, _ = all_of(feed(PARTS, 0, batch=8).training(0))
+    x, _ = all_of(feed(PARTS, 0, Batching(8)).training(0))
     assert len({tuple(image) for image in x.flatten(1)[:, :50].tolist()}) == 48
 
 
 def test_scoring_batches_are_plain_training_images_of_seed_and_cycle() -> None:
-    ours = feed(PARTS, 3, batch=8, augment="crop_flip")
+    ours = feed(PARTS, 3, Batching(8, augment="crop_flip"))
     images, _ = all_of(ours.evaluation("train"))
     known = {tuple(image): number for number, image in enumerate(images.flatten(1).tolist())}
     x, y = all_of(ours.scoring(cycle=2, count=4))
@@ -100,7 +101,7 @@ def test_scoring_batches_are_plain_training_images_of_seed_and_cycle() -> None:
 @pytest.mark.parametrize("part", ["train", "validation", "test"])
 @pytest.mark.parametrize("batch", [None, 1, 4, 1000])
 def test_evaluation_is_complete_in_order_and_never_augmented(part: str, batch: int | None) -> None:
-    ours = feed(PARTS, 0, batch=8, augment="crop_flip")
+    ours = feed(PARTS, 0, Batching(8, augment="crop_flip"))
     batches = list(ours.evaluation(part, batch))
     assert all(len(y) == (batch or 8) for _, y in batches[:-1])
     x, y = all_of(batches)
@@ -111,7 +112,7 @@ def test_evaluation_is_complete_in_order_and_never_augmented(part: str, batch: i
 
 
 def test_a_resolution_scales_what_would_have_come() -> None:
-    plain, large = (feed(PARTS, 0, batch=8, augment="crop", resolution=size) for size in (None, 40))
+    plain, large = (feed(PARTS, 0, Batching(8, augment="crop", resolution=size)) for size in (None, 40))
     for (x, _), (larger, _) in zip(plain.training(0), large.training(0), strict=True):
         assert torch.equal(larger, resized(x, 40))
     assert next(large.evaluation("test"))[0].shape == (8, 3, 40, 40)
@@ -119,7 +120,7 @@ def test_a_resolution_scales_what_would_have_come() -> None:
 
 def test_global_random_state_is_neither_read_nor_changed() -> None:
     before = torch.get_rng_state()
-    list(feed(PARTS, 0, batch=8, augment="crop_flip").training(0))
+    list(feed(PARTS, 0, Batching(8, augment="crop_flip")).training(0))
     assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -131,13 +132,17 @@ def test_global_random_state_is_neither_read_nor_changed() -> None:
         ({"augment": "crop-flip"}, "unknown augmentation 'crop-flip': did you mean 'crop_flip'"),
         ({"augment": "resized_crop_flip"}, "is for folders of image files: here 'crop_flip' is possible"),
         ({"resolution": 0}, "resolution = 0: at least 1"),
-        ({"workers": -1}, "workers = -1: at least 0"),
         ({"normalisation": Normalisation((0.5,), (0.5,))}, "normalisation of 1 channels: the images have 3"),
     ],
 )
 def test_what_cannot_be_fed_is_refused_at_once(options: dict, message: str) -> None:
     with pytest.raises(ap.InputError, match=message):
-        feed(PARTS, 0, **{"batch": 8} | options)
+        feed(PARTS, 0, Batching(**{"batch": 8} | options))
+
+
+def test_fewer_workers_than_none_are_refused() -> None:
+    with pytest.raises(ap.InputError, match="workers = -1: at least 0"):
+        feed(PARTS, 0, Batching(8), workers=-1)
 
 
 @pytest.mark.parametrize(
@@ -152,4 +157,4 @@ def test_what_cannot_be_fed_is_refused_at_once(options: dict, message: str) -> N
 )
 def test_what_cannot_be_asked_is_refused_before_the_first_batch(ask: object, message: str) -> None:
     with pytest.raises(ap.InputError, match=message):
-        ask(feed(PARTS, 0, batch=8))
+        ask(feed(PARTS, 0, Batching(8)))

@@ -8,7 +8,7 @@ import torch
 
 import activeprune as ap
 from activeprune.core.randomness import generator
-from activeprune.data import IMAGENET, Normalisation, Split, Streamed, draws, feed, load, split
+from activeprune.data import IMAGENET, Batching, Normalisation, Split, Streamed, draws, feed, load, split
 from activeprune.data.decode import central, random_resized
 from tests.data.makers import normalised, paths, write_image
 
@@ -41,7 +41,7 @@ def same(one: object, two: object) -> bool:
 
 def test_the_number_of_workers_changes_nothing(parts: Split) -> None:
     alone, helped = (
-        feed(parts, 0, batch=4, augment="resized_crop_flip", resolution=16, workers=workers) for workers in (0, 2)
+        feed(parts, 0, Batching(4, augment="resized_crop_flip", resolution=16), workers=workers) for workers in (0, 2)
     )
     assert same(alone.training(1), helped.training(1))
     assert same(alone.evaluation("test", 2), helped.evaluation("test", 2))
@@ -49,7 +49,7 @@ def test_the_number_of_workers_changes_nothing(parts: Split) -> None:
 
 
 def test_each_image_is_cut_by_its_own_seed_and_mirrored_by_the_epochs_draws(parts: Split) -> None:
-    ours = feed(parts, 7, batch=4, augment="resized_crop_flip", resolution=16)
+    ours = feed(parts, 7, Batching(4, augment="resized_crop_flip", resolution=16))
     assert isinstance(ours, Streamed)
     drawn, draw = draws(7, 3, 20), generator(7, "data", 3)
     torch.randperm(20, generator=draw), torch.randint(0, 9, (20, 2), generator=draw)
@@ -69,19 +69,19 @@ def test_each_image_is_cut_by_its_own_seed_and_mirrored_by_the_epochs_draws(part
 
 
 def test_an_epoch_is_the_same_again_and_another_is_another(parts: Split) -> None:
-    ours = feed(parts, 0, batch=4, augment="resized_crop_flip", resolution=16)
+    ours = feed(parts, 0, Batching(4, augment="resized_crop_flip", resolution=16))
     assert same(ours.training(0), ours.training(0))
     assert not same(ours.training(0), ours.training(1))
 
 
 def test_without_augmentation_and_in_evaluation_the_centre_is_taken(parts: Split) -> None:
-    ours = feed(parts, 0, batch=6, resolution=16)
+    ours = feed(parts, 0, Batching(6, resolution=16))
     order = draws(0, 0, 20).order
     x, _ = next(ours.training(0))
     for image, index in zip(x, order.tolist(), strict=False):
         expected = normalised(central(parts.train.path(index), 16)[None], IMAGENET.mean, IMAGENET.std)[0]
         assert torch.equal(image, expected)
-    augmenting = feed(parts, 0, batch=6, resolution=16, augment="resized_crop_flip")
+    augmenting = feed(parts, 0, Batching(6, resolution=16, augment="resized_crop_flip"))
     for part in ("train", "validation", "test"):
         files = getattr(parts, part)
         x, y = (torch.cat(column) for column in zip(*augmenting.evaluation(part), strict=True))
@@ -91,13 +91,13 @@ def test_without_augmentation_and_in_evaluation_the_centre_is_taken(parts: Split
 
 
 def test_files_have_imagenets_size_and_normalisation_unless_told_otherwise(parts: Split) -> None:
-    ours = feed(parts, 0, batch=2)
+    ours = feed(parts, 0, Batching(2))
     assert next(ours.training(0))[0].shape == (2, 3, 224, 224)
     assert (ours.normalisation, ours.channels, ours.classes) == (IMAGENET, 3, ("cat", "dog"))
 
 
 def test_global_random_state_is_neither_read_nor_changed(parts: Split) -> None:
-    ours = feed(parts, 0, batch=4, augment="resized_crop_flip", resolution=16)
+    ours = feed(parts, 0, Batching(4, augment="resized_crop_flip", resolution=16))
     before = torch.get_rng_state()
     list(ours.training(0))
     list(ours.evaluation("test"))
@@ -113,18 +113,18 @@ def test_a_file_that_breaks_later_is_named_in_one_line(tmp_path: Path, workers: 
     for path in paths:
         path.write_bytes(path.read_bytes()[:-30])
     with pytest.raises(ap.InputError, match=rf"^{tmp_path}/train/cat/\d.png cannot be decoded: ") as caught:
-        list(feed(parts, 0, batch=2, resolution=16, workers=workers).training(0))
+        list(feed(parts, 0, Batching(2, resolution=16), workers=workers).training(0))
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("augment", ["crop", "crop_flip"])
 def test_shifts_are_for_small_images(parts: Split, augment: str) -> None:
     with pytest.raises(ap.InputError, match=f"{augment!r} is for small images: here 'resized_crop_flip' is possible"):
-        feed(parts, 0, batch=4, augment=augment)
+        feed(parts, 0, Batching(4, augment=augment))
 
 
 def test_a_split_of_files_is_refused_where_it_cannot_be_fed(parts: Split) -> None:
     with pytest.raises(ap.InputError, match="batch = 21 of 20 training images"):
-        feed(parts, 0, batch=21)
+        feed(parts, 0, Batching(21))
     with pytest.raises(ap.InputError, match="normalisation of 1 channels: image files have 3"):
-        feed(parts, 0, batch=2, normalisation=Normalisation((0.5,), (0.5,)))
+        feed(parts, 0, Batching(2, normalisation=Normalisation((0.5,), (0.5,))))

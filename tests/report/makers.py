@@ -1,6 +1,7 @@
 """Runs as they would be gathered, with accuracies that a test chooses."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from activeprune.experiment.plan.reading import read_study
@@ -18,7 +19,12 @@ def made(
     """A run of a study: what `values` does not name is missing, "failed" is a training that failed."""
     study = read_study(name, {"seeds": 3, **changes})
     trainings = [
-        _training(variant, cycle, seed, values, dynamic or {}, study.p)
+        _training(
+            Reported(variant=variant, cycle=cycle, seed=seed, key=f"{variant}{cycle}{seed}"),
+            (1 - study.p) ** cycle,
+            _at(values, variant, cycle, seed),
+            _at(dynamic or {}, variant, cycle, seed),
+        )
         for variant in study.variants
         for cycle in (0, *study.reported)
         for seed in study.seeds
@@ -33,17 +39,15 @@ def _work(variant: str, more: int) -> list[Work]:
     return [Work(f"{variant}-{number}", (variant,), seconds) for number, seconds in enumerate(took)]
 
 
-def _training(variant: str, cycle: int, seed: int, values: Values, dynamic: Values, p: float) -> Reported:
-    known = {"variant": variant, "cycle": cycle, "seed": seed, "key": f"{variant}{cycle}{seed}"}
-    found = _at(values, variant, cycle, seed)
+def _training(missing: Reported, density: float, found: float | str | None, rate: float | None) -> Reported:
+    """The training as it is with what was found of it."""
     if found is None:
-        return Reported(**known)
+        return missing
     if isinstance(found, str):
-        return Reported(**known, density=(1 - p) ** cycle, failure=FAILURE)
-    rate = _at(dynamic, variant, cycle, seed)
+        return replace(missing, density=density, failure=FAILURE)
     kind = {"static": 0.0, "dynamic": 0.0 if rate is None else rate / 100}
     after = None if rate is None else {"unit": kind, "channel": {**kind, "dynamic": kind["dynamic"] / 10}}
-    return Reported(**known, density=(1 - p) ** cycle, accuracy=found / 100, after=after)
+    return replace(missing, density=density, accuracy=found / 100, after=after)
 
 
 def _at(values: Values, variant: str, cycle: int, seed: int) -> Any:

@@ -10,7 +10,7 @@ from activeprune.cli import main
 from activeprune.core.errors import InputError
 from activeprune.experiment.search import started
 from activeprune.experiment.store.files import Sharing, in_use
-from activeprune.report.live import LiveReport, Progress, ended_politely
+from activeprune.report.live import LiveReport, Ongoing, Progress, ended_politely
 from activeprune.report.page import PAGE
 from activeprune.report.records import RECORDS
 
@@ -22,8 +22,6 @@ def watch(looks: list[set[str]], **given: Any) -> tuple[list[Any], LiveReport]:
     done: list[Any] = []
     seen = iter(looks)
     does = {
-        "look": lambda _: of(next(seen)),
-        "busy": lambda _: True,
         "write": lambda _: done.append("page"),
         "finish": lambda _: done.append("last"),
         "wait": lambda _, seconds: done.append(seconds),
@@ -31,7 +29,9 @@ def watch(looks: list[set[str]], **given: Any) -> tuple[list[Any], LiveReport]:
         "clock": lambda _: 0.0,
     }
     asked = {name: lambda _, *more, do=do: do(done, *more) for name, do in given.items()}
-    return done, type("Seen", (LiveReport,), {**does, **asked})([], list, Path(), every=3)
+    runs = {"look": lambda _: of(next(seen)), "busy": asked.pop("busy", lambda _: True)}
+    going = type("Going", (Ongoing,), runs)([], list)
+    return done, type("Seen", (LiveReport,), {**does, **asked})(going, Path(), every=3)
 
 
 def of(missing: set[str]) -> Progress:

@@ -14,17 +14,16 @@ from activeprune.report.trainings import Work
 from tests.report.makers import made
 
 NOON = datetime(2026, 11, 16, 12, tzinfo=UTC).timestamp()
+IMAGES = 1000  # that each training saw
 
 
-def pack(
-    size: int, began: float, seconds: float, rate: float, images: int = 1000, known: int | None = None
-) -> list[Work]:
+def pack(size: int, began: float, seconds: float, rate: float, known: int | None = None) -> list[Work]:
     """Trainings that began so many seconds after noon; the store keeps one after the other, half a second each."""
     ends = [NOON + began + seconds + number // 2 for number in range(known or size)]
     written = [datetime.fromtimestamp(end, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") for end in ends]
     share = seconds / size
     return [
-        Work(f"{began}-{number}", ("plain",), share, size, images, rate, text) for number, text in enumerate(written)
+        Work(f"{began}-{number}", ("plain",), share, size, IMAGES, rate, text) for number, text in enumerate(written)
     ]
 
 

@@ -32,18 +32,31 @@ TRAINED = 0.75  # of all images; a sixth is to test on, and a tenth of the other
 
 
 @dataclass(frozen=True)
+class Pass:
+    """Once over so many batches of so many images."""
+
+    batches: int
+    batch: int
+
+    @property
+    def images(self) -> int:
+        """All of them."""
+        return self.batches * self.batch
+
+
+@dataclass(frozen=True)
 class Subject:
-    """A network, the side of its images, and a pass over them, as (batches, images a batch), on a CPU and on a GPU."""
+    """A network, the side of its images, and a pass over them on a CPU and on a GPU."""
 
     build: Callable[[], nn.Module]
     side: int
-    cpu: tuple[int, int]
-    gpu: tuple[int, int]
+    cpu: Pass
+    gpu: Pass
 
 
 SUBJECTS = {
-    "resnet20": Subject(lambda: build("resnet20"), 32, (4, 128), (11, 4096)),  # CIFAR-10's training images
-    "vit_b16": Subject(lambda: build("vit_b16", resolution=224), 224, (4, 8), (8, 128)),
+    "resnet20": Subject(lambda: build("resnet20"), 32, Pass(4, 128), Pass(11, 4096)),  # CIFAR-10's training images
+    "vit_b16": Subject(lambda: build("vit_b16", resolution=224), 224, Pass(4, 8), Pass(8, 128)),
 }
 
 
@@ -71,17 +84,17 @@ def run(
         if name not in SUBJECTS:
             raise unknown("network to measure", name, SUBJECTS)
     for name in networks:
-        subject = SUBJECTS[name]
-        usual = subject.cpu if device.type == "cpu" else subject.gpu
-        yield _measured(name, subject, device, batches or usual[0], batch or usual[1], repeats)
+        usual = SUBJECTS[name].cpu if device.type == "cpu" else SUBJECTS[name].gpu
+        yield _measured(name, Pass(batches or usual.batches, batch or usual.batch), device, repeats)
 
 
-def _measured(name: str, subject: Subject, device: torch.device, batches: int, size: int, repeats: int) -> Row:
+def _measured(name: str, over: Pass, device: torch.device, repeats: int) -> Row:
+    subject = SUBJECTS[name]
     torch.manual_seed(0)
     model = subject.build().eval().to(device)
     masks = Masks({n: torch.rand(mask.shape) < 0.5 for n, mask in Masks.dense(model).items()}).to(device)
     masks.apply_(model)
-    images = [torch.randn(size, 3, subject.side, subject.side, device=device) for _ in range(batches)]
+    images = [torch.randn(over.batch, 3, subject.side, subject.side, device=device) for _ in range(over.batches)]
     began = time.perf_counter()
     graph = trace(model, images[0])
     tracing = time.perf_counter() - began
@@ -97,8 +110,8 @@ def _measured(name: str, subject: Subject, device: torch.device, batches: int, s
     pairs = [(once(plain, device), once(measuring, device)) for _ in range(repeats + 1)][1:]
     return Row(
         network=name,
-        images=batches * size,
-        batch=size,
+        images=over.images,
+        batch=over.batch,
         plain=statistics.median(one for one, _ in pairs),
         measuring=statistics.median(other for _, other in pairs),
         ratio=statistics.median(other / one for one, other in pairs),

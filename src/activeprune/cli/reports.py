@@ -16,7 +16,7 @@ from ..report.claims import Claim
 from ..report.comparisons import effort_dict
 from ..report.gathering import Gathered
 from ..report.layout import Section
-from ..report.live import LiveReport, ended_politely
+from ..report.live import LiveReport, Ongoing, ended_politely
 from ..report.records import write_records
 from ..report.report import Report
 from ..report.writing import FIGURES_FOLDER, draw_figures, draw_page, write_tables
@@ -54,10 +54,10 @@ def report(
             raise InputError("--live follows runs: the records of a report do not change")
         if folder is None:
             raise InputError("--live with several runs: --out DIR is needed, the folder of their page")
-        jobs = [one.job for one in sources if one.job is not None]
+        runs = Ongoing([one.job for one in sources if one.job is not None], lambda: _made(sources)[0])
         show = _show if open_page else None
         with ended_politely():
-            LiveReport(jobs, lambda: _made(sources)[0], folder, every, not no_figures, show).follow()
+            LiveReport(runs, folder, every, not no_figures, show).follow()
         return
     made, found = _made(sources)
     if as_json:

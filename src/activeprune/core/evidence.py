@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from itertools import chain
 
 import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from .calling import Batch, Batches, LossFn, call, eval_mode, loss_of, samples_of
-from .errors import InputError, kind_of
+from .calling import Batch, call, eval_mode, samples_of
+from .errors import InputError
 from .graph import WeightGraph, checked_graph, trace
+from .loss import Loss
 from .masks import Masks, checked_masks
 from .precision import widened
 from .prunable import unwrapped
@@ -31,8 +31,7 @@ class Evidence:
         model: nn.Module,
         masks: Masks,
         generator: torch.Generator,
-        batches: Batches | None = None,
-        loss_fn: LossFn | None = None,
+        loss: Loss,
         graph: WeightGraph | None = None,
     ) -> None:
         self._parameters = checked_masks(masks).weights_of(model)
@@ -40,11 +39,7 @@ class Evidence:
         self.masks = masks
         self.generator = generator
         self.weights = {name: widened(parameter) for name, parameter in self._parameters.items()}
-        self._batches = batches
-        is_function = callable(loss_fn) and not isinstance(loss_fn, type)  # a class would be built, not called
-        if loss_fn is not None and not is_function:
-            raise InputError(f"loss_fn must be a function of (output, target), not {kind_of(loss_fn)}")
-        self._loss_fn = loss_fn
+        self._loss = loss
         self._graph = graph
 
     def versions(self) -> dict[str, int]:
@@ -55,15 +50,15 @@ class Evidence:
     def graph(self) -> WeightGraph:
         """The weight graph that was passed in, or one traced with the first batch; an error without either."""
         if self._graph is None:
-            if self._batches is None:
+            if self._loss.batches is None:
                 raise InputError("it needs the weight graph of the model: pass graph=ap.trace(model, example_input)")
-            first, self._batches = _peeked(self._batches)
+            first, self._loss = self._loss.peeked()
             self._graph = trace(self.model, first)
         return checked_graph(self._graph, self.model)
 
     def batches(self) -> Iterator[Batch]:
         """The batches that were passed in; an error when there are none."""
-        return _at_least_one(self._batches)
+        return iter(self._loss)
 
     def masked_weights(self) -> Tensors:
         """Fresh leaves of autograd: the weights in the model's own precision, pruned ones 0."""
@@ -105,7 +100,7 @@ class Evidence:
 
         def estimate(leaves: Tensors, batch: Batch) -> Tensors:
             with sdpa_kernel(SDPBackend.MATH):  # a GPU's fused attention kernels have no second derivative
-                loss = loss_of(call(self.model, leaves, batch), batch, self._loss_fn)
+                loss = self._loss.of(call(self.model, leaves, batch), batch)
                 grads = gradients(loss, leaves, create_graph=True)
                 total = {name: widened(torch.zeros_like(leaf)) for name, leaf in leaves.items()}
                 for _ in range(probes):
@@ -132,26 +127,11 @@ class Evidence:
         return total, count
 
     def _gradient_of(self, leaves: Tensors, batch: Batch) -> Tensors:
-        return gradients(loss_of(call(self.model, leaves, batch), batch, self._loss_fn), leaves)
+        return gradients(self._loss.of(call(self.model, leaves, batch), batch), leaves)
 
     def _signs(self, like: Tensor) -> Tensor:
         drawn = torch.randint(0, 2, like.shape, generator=self.generator, dtype=torch.int8)
         return (drawn.to(like.device).to(like.dtype) * 2).sub_(1)
-
-
-def _peeked(batches: Batches) -> tuple[Batch, Batches]:
-    """The first batch, and all of them as before."""
-    first = next(_at_least_one(batches))
-    return first, chain([first], batches) if isinstance(batches, Iterator) else batches
-
-
-def _at_least_one(batches: Batches | None) -> Iterator[Batch]:
-    count = 0
-    for batch in () if batches is None else batches:
-        count += 1
-        yield batch
-    if not count:
-        raise InputError("it needs batches of training data: pass batches=[(input, target), ...]")
 
 
 def gradients(

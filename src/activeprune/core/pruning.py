@@ -14,6 +14,7 @@ from .calling import Batches, LossFn
 from .errors import InputError, kind_of, listed, unknown
 from .evidence import Evidence
 from .graph import WeightGraph
+from .loss import Loss
 from .masks import Masks, checked_masks
 from .methods import METHODS, Scope
 from .prunable import plain_names
@@ -47,7 +48,7 @@ def score(
     known = METHODS[method]
     try:
         known.check_options(options)
-        evidence = Evidence(model, masks, generator(seed, "method", cycle), batches, loss_fn, graph)
+        evidence = Evidence(model, masks, generator(seed, "method", cycle), Loss(batches, loss_fn), graph)
         if known.batches and batches is None:
             next(evidence.batches())  # says that they are missing, before any work is done
         before = evidence.versions()

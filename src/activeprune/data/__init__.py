@@ -7,6 +7,7 @@ function in one file and nothing else.
 
 from ..core.registry import import_files_of
 from .augment import AUGMENTATIONS, Augmentation, augmented, draws
+from .batching import Batching
 from .feeding import feed
 from .feeds import Feed, Part
 from .imagefolder import fingerprint
@@ -22,6 +23,7 @@ __all__ = [
     "DATASETS",
     "IMAGENET",
     "Augmentation",
+    "Batching",
     "Dataset",
     "Feed",
     "Files",

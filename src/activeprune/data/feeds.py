@@ -13,6 +13,7 @@ from torch import Tensor
 from ..core.errors import InputError, unknown, whole
 from ..core.randomness import generator
 from .augment import check_augmentation
+from .batching import Batching
 from .normalise import Normalisation
 from .splits import Split
 
@@ -29,18 +30,18 @@ class Feed(ABC):
 
     split: Split
     seed: int
-    batch: int
-    augment: str
-    normalisation: Normalisation
+    batching: Batching
     device: torch.device
 
     def __post_init__(self) -> None:
+        self.batch, self.augment = self.batching.batch, self.batching.augment
         self.sizes: dict[Part, int] = {part: len(self.split.rows[part]) for part in get_args(Part)}
-        self.size, self.batch = self.sizes["train"], whole("batch", self.batch, 1)
+        self.size = self.sizes["train"]
         if self.batch > self.size:
             raise InputError(f"batch = {self.batch} of {self.size} training images: at most {self.size} are possible")
         check_augmentation(self.augment, self.split.dataset.train)
         self.classes: tuple[str, ...] = self.split.classes
+        self.normalisation = self.batching.normalisation or self._usual_normalisation()
         self.channels = len(self.normalisation.mean)
         self.steps = self.size // self.batch
         self.factors = self.normalisation.factors(self.device)
@@ -76,6 +77,10 @@ class Feed(ABC):
     @abstractmethod
     def expect(self, epoch: int) -> None:
         """Says that `training(epoch)` will be asked for: what it draws may be drawn meanwhile."""
+
+    @abstractmethod
+    def _usual_normalisation(self) -> Normalisation:
+        """Of such images, where none is given."""
 
     @abstractmethod
     def _epoch(self, epoch: int) -> Iterator[Batch]: ...

@@ -13,9 +13,9 @@ from pathlib import Path
 from ..core.errors import InputError, listed
 from . import cache
 from .decode import opened, pixels_of
-from .feeding import RESOLUTION
 from .images import Dataset, Files, Outline
 from .sources import dataset
+from .streamed import RESOLUTION
 from .tree import Listing, check_complete, class_folders, listing
 
 HELD_OUT = ("val", "validation", "test")

@@ -14,7 +14,7 @@ from .ahead import Ahead
 from .augment import Draws, augmented
 from .feeds import Batch, Feed, Part
 from .images import Dataset, Images
-from .normalise import resized, scaled
+from .normalise import Normalisation, resized, scaled, statistics
 
 
 @dataclass(eq=False, repr=False)
@@ -24,15 +24,14 @@ class InMemory(Feed):
     Batches are scaled to `resolution` after all else; None leaves them as they are.
     """
 
-    resolution: int | None
-
     def __post_init__(self) -> None:
-        super().__post_init__()
-        self._parts: dict[Part, Images] = {}
-        self._ahead = Ahead(self.seed, self.size)
         images = self.split.dataset.train
         if not isinstance(images, Images):
             raise InputError(f"data set {self.split.dataset.name!r} is decoded while training: it cannot lie in memory")
+        super().__post_init__()
+        self.resolution = self.batching.resolution
+        self._parts: dict[Part, Images] = {}
+        self._ahead = Ahead(self.seed, self.size)
         if images.shape[0] != self.channels:
             raise InputError(f"normalisation of {self.channels} channels: the images have {images.shape[0]}")
 
@@ -58,6 +57,11 @@ class InMemory(Feed):
             assert isinstance(images, Images)
             self._parts[part] = images.to(self.device)
         return self._parts[part]
+
+    def _usual_normalisation(self) -> Normalisation:
+        images = self.split.train
+        assert isinstance(images, Images)
+        return statistics(images)
 
     def _epoch(self, epoch: int) -> Iterator[Batch]:
         train = self.part("train")

@@ -17,9 +17,10 @@ from .augment import Draws
 from .decode import central, random_resized
 from .feeds import Batch, Feed, Part
 from .images import Files
-from .normalise import scaled
+from .normalise import IMAGENET, Normalisation, scaled
 
 LARGEST_SEED = 2**63 - 1
+RESOLUTION = 224  # of image files; small images stay as they are
 
 
 class Order(NamedTuple):
@@ -34,11 +35,11 @@ class Order(NamedTuple):
 class Streamed(Feed):
     """A feed of `Files`. Each image has a seed of its own, so that it does not matter which worker decodes it."""
 
-    resolution: int
     workers: int
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.resolution = self.batching.resolution or RESOLUTION
         if self.channels != 3:
             raise InputError(f"normalisation of {self.channels} channels: image files have 3")
 
@@ -49,6 +50,9 @@ class Streamed(Feed):
 
     def expect(self, epoch: int) -> None:
         """Nothing: what takes long are the files, and workers begin with these when they are asked for."""
+
+    def _usual_normalisation(self) -> Normalisation:
+        return IMAGENET
 
     def _epoch(self, epoch: int) -> Iterator[Batch]:
         files = _files(self.split.train)

@@ -31,6 +31,24 @@ class Progress:
     over: bool
 
 
+@dataclass(frozen=True)
+class Ongoing:
+    """Runs that go on, and what reads a report of all that is known of them."""
+
+    jobs: Sequence[Job]
+    read: Callable[[], Report]
+
+    def look(self) -> Progress:
+        """What is missing of all runs together."""
+        left = [job.plan.todo(job.store) for job in self.jobs]
+        missing = frozenset(step.key for todo in left for step in todo.missing)
+        return Progress(missing, all(len(todo.missing) == len(todo.blocked) for todo in left))
+
+    def busy(self) -> bool:
+        """Whether a process is at one of them."""
+        return any(in_use(job.out) for job in self.jobs)
+
+
 class LiveReport:
     """The tables and the page of runs in a folder. Figures are drawn once, at the end; until then only what is quick
     is written. `show` is told of the first page.
@@ -38,14 +56,13 @@ class LiveReport:
 
     def __init__(
         self,
-        jobs: Sequence[Job],
-        read: Callable[[], Report],
+        runs: Ongoing,
         folder: Path,
         every: int,
         figures: bool = True,
         show: Callable[[Path], object] | None = None,
     ) -> None:
-        self.jobs, self.read, self.folder, self.every = jobs, read, folder, every
+        self.runs, self.folder, self.every = runs, folder, every
         self.figures, self.show = figures, show
         self._shown = False
         self._told: set[str] = set()
@@ -63,7 +80,7 @@ class LiveReport:
 
     def _until_over(self) -> None:
         known, took = None, 0.0
-        while not (found := self.look()).over:
+        while not (found := self.runs.look()).over:
             if found != known:
                 since = self.clock()
                 try:
@@ -74,7 +91,7 @@ class LiveReport:
                     known = found
                     self._told.clear()
                 took = self.clock() - since
-            if NOBODY not in self._told and not self.busy():
+            if NOBODY not in self._told and not self.runs.busy():
                 self._once(NOBODY)
             self.wait(max(self.every, SHARE * took))
 
@@ -83,16 +100,6 @@ class LiveReport:
         if line not in self._told:
             self._told.add(line)
             self.tell(line)
-
-    def look(self) -> Progress:
-        """What is missing of all runs together."""
-        left = [job.plan.todo(job.store) for job in self.jobs]
-        missing = frozenset(step.key for todo in left for step in todo.missing)
-        return Progress(missing, all(len(todo.missing) == len(todo.blocked) for todo in left))
-
-    def busy(self) -> bool:
-        """Whether a process is at one of them."""
-        return any(in_use(job.out) for job in self.jobs)
 
     def wait(self, seconds: float) -> None:
         """Until the next look."""
@@ -112,13 +119,13 @@ class LiveReport:
 
     def write(self) -> None:
         """Tables, and a page that waits for the next one."""
-        report = self.read()
+        report = self.runs.read()
         write_tables(report, self.folder)
         self._tell_of(report, draw_page(report, self.folder, (self.now(), self.every)))
 
     def finish(self) -> None:
         """First a page that stays, without the printed figures, which take a while: whoever ends this has that."""
-        report = self.read()
+        report = self.runs.read()
         self._tell_of(report, draw_page(report, self.folder, images=False))
         write_tables(report, self.folder)
         write_records(report.runs, self.folder)

@@ -37,6 +37,16 @@ class Point:
 
 
 @dataclass(frozen=True)
+class Tracked:
+    """A quantity along the time of a training: its name with its unit, how it is read, and how it is drawn."""
+
+    name: str
+    track: Track
+    scale: float = 100.0
+    logarithmic: bool = False
+
+
+@dataclass(frozen=True)
 class Spot:
     """Values by seed at a place along an axis."""
 
@@ -103,6 +113,15 @@ def by_epoch(what: str) -> Track:
     return lambda training: {
         epoch["epoch"] + 1: epoch[what] for epoch in training.epochs if epoch.get(what) is not None
     }
+
+
+TRAINING_LOSS = Tracked("training loss", by_epoch("train_loss"), scale=1.0, logarithmic=True)
+VALIDATION_ACCURACY = Tracked("validation accuracy (%)", by_epoch("validation_accuracy"))
+
+
+def dynamic_rate(of: str) -> Tracked:
+    """The dynamic dead-neuron rate of "unit" or "channel"."""
+    return Tracked(f"dynamic DNR, {of}s (%)", dead_in_training(of, "dynamic"))
 
 
 def by_layer(trainings: Iterable[Reported], layers: Callable[[Reported], Mapping[str, float]]) -> dict[str, float]:

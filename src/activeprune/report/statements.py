@@ -132,15 +132,18 @@ class Statement:
         )
 
 
-def accuracy(
-    table: str, printed: float, variant: str, against: str, low: float, high: float | None = None
-) -> Statement:
-    """A variant is better or worse than another at a printed λ, by low to high per cent of the other's accuracy."""
+def by(low: float, high: float | None = None) -> Interval:
+    """A relative change that the paper gives in per cent, as one number or as two."""
+    return Interval(low / 100, (low if high is None else high) / 100)
+
+
+def accuracy(table: str, printed: float, variant: str, against: str, claimed: Interval) -> Statement:
+    """A variant is better or worse than another at a printed λ, by a part of the other's accuracy."""
     cycle = cycle_of(printed)
     return Statement(
         says=f"{_experiment(table)}: {variant} against {against} at λ {printed:g} %",
         table=table,
-        claimed=Interval(low / 100, (low if high is None else high) / 100),
+        claimed=claimed,
         values=by_seed,
         pairs=lambda runs: [((run, variant, cycle), (run, against, cycle)) for run in runs if _usual(run)],
         known=_compared,

@@ -12,7 +12,7 @@ from pydantic import Field, field_validator, model_validator
 from torch import nn
 
 from ..core.errors import InputError
-from ..data import DATASETS, Augmentation, Dataset, Feed, Normalisation, Outline, load, split
+from ..data import DATASETS, Augmentation, Batching, Dataset, Feed, Normalisation, Outline, load, split
 from ..data import feed as feed_of
 from ..data import outline as outline_of
 from ..machine import device as usable_device
@@ -209,13 +209,6 @@ class Training(Settings):
         """Its data, split by the seed, on a device. The `dataset` may be given where it is at hand already."""
         dataset = dataset or self.dataset()
         own = Normalisation(self.mean, self.std) if self.mean is not None and self.std is not None else None
-        return feed_of(
-            split(dataset, seed, self.data.validation, self.data.limit),
-            seed,
-            batch=self.batch,
-            augment=self.augment,
-            resolution=self.resolution,
-            normalisation=own,
-            device=usable_device(device),
-            workers=workers,
-        )
+        batching = Batching(self.batch, self.augment, self.resolution, own)
+        parts = split(dataset, seed, self.data.validation, self.data.limit)
+        return feed_of(parts, seed, batching, usable_device(device), workers)

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 import activeprune as ap
 from activeprune.core.evidence import Evidence
+from activeprune.core.loss import Loss
 from activeprune.core.randomness import generator
 from tests.core.graph.makers import IMAGE, concat_net, depthwise_net, projection_net, skip_net
 from tests.helpers import SmallNet, random_masks
@@ -250,6 +251,6 @@ def test_a_graph_must_be_one() -> None:
 def test_an_iterator_of_batches_loses_none_to_the_graph() -> None:
     net = skip_net()
     batches = [(IMAGE, torch.zeros(2)), (IMAGE + 1, torch.zeros(2))]
-    evidence = Evidence(net, ap.Masks.dense(net), generator(0, "method", 0), iter(batches))
+    evidence = Evidence(net, ap.Masks.dense(net), generator(0, "method", 0), Loss(iter(batches)))
     assert evidence.graph.layers
     assert [float(x.sum()) for x, _ in evidence.batches()] == [float(x.sum()) for x, _ in batches]

@@ -11,7 +11,7 @@ import numpy as np
 
 from .signals import NOBODY, Ids, joined, reshaped
 from .structure import Scale
-from .wiring import Opaque, Value, Wiring
+from .wiring import Opaque, Value, Weight, Wiring
 
 
 @dataclass(frozen=True)
@@ -198,21 +198,22 @@ def softmax(wiring: Wiring, call: Call) -> Value:
 @rule("linear")
 def linear(wiring: Wiring, call: Call) -> Value:
     """x Wᵀ + b, W [outputs, inputs]."""
-    return wiring.layer(call["input"], -1, call["weight"], call.shape)
+    return wiring.layer(call["input"], -1, Weight.of(call["weight"]), call.shape)
 
 
 @rule("conv1d", "conv2d", "conv3d")
 def convolution(wiring: Wiring, call: Call) -> Value:
     """W [outputs, inputs / groups, kernel]."""
     channels = 1 - len(call["weight"].shape)  # counted from the end: there may be no batch axis
-    return wiring.layer(call["input"], channels, call["weight"], call.shape, call["groups"])
+    return wiring.layer(call["input"], channels, Weight.of(call["weight"], call["groups"]), call.shape)
 
 
 @rule("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
 def transposed_convolution(wiring: Wiring, call: Call) -> Value:
     """W [inputs, outputs / groups, kernel]."""
     channels = 1 - len(call["weight"].shape)
-    return wiring.layer(call["input"], channels, call["weight"], call.shape, call["groups"], inputs_first=True)
+    weight = Weight.of(call["weight"], call["groups"], inputs_first=True)
+    return wiring.layer(call["input"], channels, weight, call.shape)
 
 
 @rule("addmm")
@@ -220,7 +221,7 @@ def linear_of_columns(wiring: Wiring, call: Call) -> Value:
     """b + x W, W [inputs, outputs]."""
     if call["self"].ids is not None or len(call["mat2"].shape) != 2:
         raise Opaque("neurons are added to a product")
-    return wiring.layer(call["mat1"], -1, call["mat2"], call.shape, inputs_first=True)
+    return wiring.layer(call["mat1"], -1, Weight.of(call["mat2"], inputs_first=True), call.shape)
 
 
 @rule("matmul", "mm", "bmm")
@@ -230,7 +231,7 @@ def matrix_product(wiring: Wiring, call: Call) -> Value:
     if right.ids is None and len(right.shape) != 2:
         raise Opaque("its weight is not a matrix")
     if right.ids is None:
-        return wiring.layer(left, -1, right, call.shape, inputs_first=True)
+        return wiring.layer(left, -1, Weight.of(right, inputs_first=True), call.shape)
     if left.ids is None:
         raise Opaque("a parameter is multiplied from the left")
     if left.ids.size == 1 and right.ids.shape[-2] == 1:  # a mean over tokens with weights that belong to no neuron

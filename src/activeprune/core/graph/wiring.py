@@ -28,6 +28,24 @@ class Opaque(Exception):
     """Raised by a rule that cannot say where the neurons go."""
 
 
+@dataclass(frozen=True)
+class Weight:
+    """A parameter as a layer uses it: [outputs, inputs / groups, ...], or [inputs, outputs / groups, ...]."""
+
+    name: str
+    shape: tuple[int, ...]
+    groups: int
+    inputs_first: bool
+
+    @classmethod
+    def of(cls, value: Value, groups: int = 1, inputs_first: bool = False) -> Weight:
+        """As it stands in the model, which an operator may see transposed; no other tensor can be one."""
+        if not value.weight or value.name is None or len(value.shape) < 2:
+            raise Opaque("its weight is not a parameter")
+        shape = value.shape[::-1] if value.swapped else value.shape
+        return cls(value.name, tuple(shape), groups, inputs_first ^ value.swapped)
+
+
 @dataclass
 class Wiring:
     """The graph while it is being built."""
@@ -62,25 +80,19 @@ class Wiring:
             for part in value:
                 self.expose(part)
 
-    def layer(
-        self, read: Value, axis: int, weight: Value, shape: Sequence[int], groups: int = 1, inputs_first: bool = False
-    ) -> Value:
+    def layer(self, read: Value, axis: int, weight: Weight, shape: Sequence[int]) -> Value:
         """A weight that reads channel `axis` of a tensor and makes a tensor of `shape` with channels at that axis."""
-        if not weight.weight or weight.name is None or len(weight.shape) < 2:
-            raise Opaque("its weight is not a parameter")
         known_ids = np.full([1] * len(read.shape), NOBODY) if read.ids is None else read.ids
-        inputs_first ^= weight.swapped
-        size = weight.shape[::-1] if weight.swapped else weight.shape
         axis %= len(shape)
         known = self.layers.get(weight.name)
-        if known is not None and (known.groups, known.inputs_first) != (groups, inputs_first):
+        if known is not None and (known.groups, known.inputs_first) != (weight.groups, weight.inputs_first):
             raise Opaque("its weight is used in another way elsewhere")
         ids = self.new(shape[axis])
         reads = pairs_along(known_ids, axis, read.shape[axis])
         feeds = np.stack([ids, np.arange(len(ids))], axis=1)
         if known is not None:  # the same weight, used once more
             reads, feeds = np.concatenate([known.reads, reads]), np.concatenate([known.feeds, feeds])
-        self.layers[weight.name] = Layer(weight.name, tuple(size), groups, inputs_first, reads, feeds)
+        self.layers[weight.name] = Layer(weight.name, weight.shape, weight.groups, weight.inputs_first, reads, feeds)
         return Value(tuple(shape), ids.reshape([-1 if a == axis else 1 for a in range(len(shape))]), alone=True)
 
     def scaled(self, value: Value, scale: Scale, channel: Ids, together: int | None = None) -> Value:

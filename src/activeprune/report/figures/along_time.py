@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ..gathering import Gathered
-from ..series import Point, Track, along_time, by_epoch, dead_in_training, remarks, some_of
+from ..series import (
+    TRAINING_LOSS,
+    VALIDATION_ACCURACY,
+    Point,
+    Track,
+    Tracked,
+    along_time,
+    dynamic_rate,
+    remarks,
+    some_of,
+)
 from ..wording import per_cent
 from .style import DOUBLE, SHORT_ENTRY, SINGLE, above, draw, log_ticks, note, shades, sheet, styled, title
 
 START = 0.1  # of a training: what rises steeply there would leave no room for the rest
-FROM_BELOW = ("validation accuracy (%)",)
+FROM_BELOW = (VALIDATION_ACCURACY,)
 MOST = 5  # densities in one figure
 Lines = dict[str, dict[int, list[Point]]]  # by variant and cycle
 
@@ -21,22 +31,18 @@ Lines = dict[str, dict[int, list[Point]]]  # by variant and cycle
 @styled()
 def dead_neurons_in_training(gathered: Gathered) -> Figure | None:
     """Dynamic dead-neuron rate (units) during training for several densities, a panel for each variant."""
-    return _panels(gathered, {"dynamic DNR, units (%)": (dead_in_training("unit", "dynamic"), 100.0)})
+    return _panels(gathered, [dynamic_rate("unit")])
 
 
 @styled()
 def learning_curves(gathered: Gathered) -> Figure | None:
     """Training loss and validation accuracy by epoch for several densities, a panel for each variant."""
-    rows = {
-        "training loss": (by_epoch("train_loss"), 1.0),
-        "validation accuracy (%)": (by_epoch("validation_accuracy"), 100.0),
-    }
-    return _panels(gathered, rows)
+    return _panels(gathered, [TRAINING_LOSS, VALIDATION_ACCURACY])
 
 
-def _panels(gathered: Gathered, rows: Mapping[str, tuple[Track, float]]) -> Figure | None:
-    """A row of panels for each quantity (how to read it, and its unit), a column for each variant."""
-    found = {name: _lines(gathered, track) for name, (track, _) in rows.items()}
+def _panels(gathered: Gathered, rows: Sequence[Tracked]) -> Figure | None:
+    """A row of panels for each quantity, a column for each variant."""
+    found = {quantity: _lines(gathered, quantity.track) for quantity in rows}
     variants = [v for v in gathered.study.variants if any(lines.get(v) for lines in found.values())]
     known = sorted({cycle for lines in found.values() for of in lines.values() for cycle in of})
     if not known:
@@ -49,10 +55,10 @@ def _panels(gathered: Gathered, rows: Mapping[str, tuple[Track, float]]) -> Figu
     )
     places = ((row, column) for row in range(len(rows)) for column in range(len(variants)))
     for (row, column), axes in zip(places, panels, strict=True):
-        name, variant = [*rows][row], variants[column]
+        quantity, variant = rows[row], variants[column]
         for cycle in cycles:
-            draw(axes, found[name].get(variant, {}).get(cycle, []), rows[name][1], **looks[cycle])
-        if "loss" in name:
+            draw(axes, found[quantity].get(variant, {}).get(cycle, []), quantity.scale, **looks[cycle])
+        if quantity.logarithmic:
             axes.set_yscale("log")
             log_ticks(axes.yaxis)
         if row == 0:
@@ -60,10 +66,10 @@ def _panels(gathered: Gathered, rows: Mapping[str, tuple[Track, float]]) -> Figu
         if row == len(rows) - 1:
             axes.set_xlabel("epoch")
         if column == 0:
-            axes.set_ylabel(name)
-    for row, (name, (_, unit)) in enumerate(rows.items()):
-        if name in FROM_BELOW:
-            panels[row * len(variants)].set_ylim(bottom=unit * _settled(found[name]))
+            axes.set_ylabel(quantity.name)
+    for row, quantity in enumerate(rows):
+        if quantity in FROM_BELOW:
+            panels[row * len(variants)].set_ylim(bottom=quantity.scale * _settled(found[quantity]))
     above(figure, [Line2D([], [], **looks[cycle], label=_label(gathered, cycle)) for cycle in cycles], SHORT_ENTRY)
     note(figure, remarks(gathered))
     return figure

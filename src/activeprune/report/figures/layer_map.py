@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 from math import ceil
 
 import numpy as np
@@ -32,21 +32,21 @@ def layers(gathered: Gathered) -> Figure | None:
     cycles = [c for c in gathered.cycles if any(c in by for cells in found.values() for by in cells.values())]
     if not any(cycles):
         return None  # of a dense network alone there is nothing to compare
-    names = {name: layer_names(cells) for name, cells in found.items()}
-    heights = [len(of) for of in names.values()]
+    quantities = [_Quantity(name, cells) for name, cells in found.items()]
+    heights = [len(quantity.layers) for quantity in quantities]
     cell = min(TALLEST / sum(heights), HIGHEST_CELL)
     width = DOUBLE if len(variants) > 1 else SINGLE
-    longest = max(len(name) for of in names.values() for name in of)
+    longest = max(len(name) for quantity in quantities for name in quantity.layers)
     panel = (width - BAR - CHARACTER * longest) / len(variants) - GAP
     line = THIN if min(panel / len(cycles), cell) > CELL_WITH_LINES else 0.0
     size = (width, cell * sum(heights) + GAP * len(found) + MARGIN)
     figure, panels = sheet(*size, len(found), len(variants), sharex="col", sharey="row", height_ratios=heights)
-    for row, (name, cells) in enumerate(found.items()):
+    for row, quantity in enumerate(quantities):
         of_row = panels[row * len(variants) : (row + 1) * len(variants)]
         for variant, axes in zip(variants, of_row, strict=True):
-            _map(axes, cells.get(variant, {}), names[name], cycles, _norm(name, cells), SCALES[name], line)
-        _rows(of_row[0], names[name], cell)
-        _bar(figure, of_row, name)
+            quantity.draw(axes, variant, cycles, line)
+        _rows(of_row[0], quantity.layers, cell)
+        _bar(figure, of_row, quantity.name)
     for variant, top, bottom in zip(variants, panels, panels[-len(variants) :], strict=False):
         title(top, variant, len(variants))
         _columns(bottom, gathered, variant, cycles, panel)
@@ -56,31 +56,40 @@ def layers(gathered: Gathered) -> Figure | None:
     return figure
 
 
-def _norm(name: str, cells: Cells) -> Normalize:
-    values = values_of(cells)
-    if name != DENSITY:
-        return Normalize(min(values), max(*values, min(values) + 1e-9))
-    return LogNorm(min(*(value for value in values if value > 0), 50.0), 100.0, clip=True)
+@dataclass(frozen=True)
+class _Quantity:
+    """What is known of every layer: a row of maps, one a variant, that share layers and colours."""
 
+    name: str
+    cells: Cells
 
-def _map(
-    axes: Axes,
-    by: Mapping[int, Mapping[str, float]],
-    layers: list[str],
-    cycles: list[int],
-    norm: Normalize,
-    colours: str,
-    line: float,
-) -> None:
-    values = np.array([[100 * by.get(cycle, {}).get(name, np.nan) for cycle in cycles] for name in layers])
-    axes.pcolormesh(
-        np.ma.masked_invalid(values), cmap=colours, norm=norm, edgecolors="white" if line else "face", linewidth=line
-    )
-    axes.grid(False)
-    axes.set_facecolor(FAINT)
-    axes.set_ylim(len(layers), 0)
-    axes.spines[:].set_visible(False)
-    axes.tick_params(length=0)
+    @property
+    def layers(self) -> list[str]:
+        return layer_names(self.cells)
+
+    @property
+    def norm(self) -> Normalize:
+        values = values_of(self.cells)
+        if self.name != DENSITY:
+            return Normalize(min(values), max(*values, min(values) + 1e-9))
+        return LogNorm(min(*(value for value in values if value > 0), 50.0), 100.0, clip=True)
+
+    def draw(self, axes: Axes, variant: str, cycles: list[int], line: float) -> None:
+        """The map of a variant; `line` points between its cells."""
+        by, layers = self.cells.get(variant, {}), self.layers
+        values = np.array([[100 * by.get(cycle, {}).get(name, np.nan) for cycle in cycles] for name in layers])
+        axes.pcolormesh(
+            np.ma.masked_invalid(values),
+            cmap=SCALES[self.name],
+            norm=self.norm,
+            edgecolors="white" if line else "face",
+            linewidth=line,
+        )
+        axes.grid(False)
+        axes.set_facecolor(FAINT)
+        axes.set_ylim(len(layers), 0)
+        axes.spines[:].set_visible(False)
+        axes.tick_params(length=0)
 
 
 def _columns(axes: Axes, gathered: Gathered, variant: str, cycles: list[int], inches: float) -> None:
