@@ -114,7 +114,8 @@ def test_memory_that_runs_out_in_a_capture_is_told_as_such(monkeypatch: pytest.M
     shared = engine(chosen)
     own = [shared.lane(chosen.feed(seed), start_of(chosen, seed), None) for seed in range(3)]
     for lane in own:
-        lane.begin(0, torch.full((4,), 1e-3))
+        lane.prepare(0, torch.full((4,), 1e-3))
+        lane.begin()
     one_step = own[1].one_step
 
     def too_much() -> None:

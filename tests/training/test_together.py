@@ -124,7 +124,8 @@ class GoingOn(Eager):
         super().run(lanes, steps)
         for lane in getattr(self, "left", []):
             if lane not in lanes:
-                lane.begin(0, torch.full((steps,), 0.5))
+                lane.prepare(0, torch.full((steps,), 0.5))
+                lane.begin()
                 lane.run(steps)
         self.left = [*{*getattr(self, "left", []), *lanes}]
 

@@ -183,12 +183,15 @@ class CapturedLane(Member):
         self.load(start)
         self.load_optimizer_state({})
 
-    def begin(self, epoch: int, rates: Tensor) -> None:
-        """Puts an epoch's order, crops, flips and learning rates in place."""
+    def prepare(self, epoch: int, rates: Tensor) -> None:
+        """Puts an epoch's order, crops, flips and learning rates in place, behind the steps that are running."""
         self.tables.fill(epoch, rates)
+
+    def begin(self) -> None:
+        """Starts the epoch that was prepared."""
         self.at.zero_()
         self.right.zero_()
-        self.count = len(rates)
+        self.count = self.tables.used
 
     def one_step(self) -> None:
         """The step at `at`; nothing in it waits, and all that it reads and writes has a fixed place."""

@@ -141,7 +141,8 @@ class Engines:
         """Networks times steps a second."""
         own = [engine.lane(feed, start, None) for _ in range(lanes)]
         for lane in own:
-            lane.begin(0, torch.full((feed.steps,), 1e-4, dtype=torch.float64))
+            lane.prepare(0, torch.full((feed.steps,), 1e-4, dtype=torch.float64))
+            lane.begin()
         engine.run(own, 1)  # which captures
         torch.cuda.synchronize(self.device)
         since = time.perf_counter()

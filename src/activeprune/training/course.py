@@ -32,6 +32,7 @@ class Course:
         self.seconds = at.seconds
         self.failure: Failure | None = None
         self.left = 0  # steps of the epoch that has begun
+        self._prepared: int | None = None  # the epoch that its lane is ready for
         self._losses: Sequence[float] = ()
         self._right = 0
         self._kept: Checkpoint | None = None
@@ -48,9 +49,14 @@ class Course:
 
     def begin(self) -> None:
         """Starts the next epoch."""
-        own = self._own_rates()
-        self.left = len(own)
-        self.lane.begin(self.epoch, own)
+        self._prepare(self.epoch)
+        self.left = len(self._rates_of(self.epoch))
+        self.lane.begin()
+
+    def prepare(self, last: int) -> None:
+        """Makes ready for the epoch behind this one, if there is one before `last`, while the device computes."""
+        if self.epoch + 1 < last:
+            self._prepare(self.epoch + 1)
 
     def look(self) -> None:
         """Through the probe, where that is due. To be asked in the middle of an epoch; between two, it is."""
@@ -66,7 +72,7 @@ class Course:
 
     def record(self, scores: Mapping[Part, Score]) -> bool:
         """Records the epoch; False where its evaluation shows that it failed."""
-        rates = self._own_rates().tolist()
+        rates = self._rates_of(self.epoch).tolist()
         step = self.epoch * self.feed.steps + len(rates)
         self.failure = self._failed_evaluation(scores, step - 1, rates[-1])
         if self.failure is not None:
@@ -131,12 +137,17 @@ class Course:
         ended = min((self.epoch + bool(self.left)) * self.feed.steps, len(self.rates))
         return ended - self.left
 
-    def _own_rates(self) -> Tensor:
-        return self.rates[self.epoch * self.feed.steps : (self.epoch + 1) * self.feed.steps]
+    def _prepare(self, epoch: int) -> None:
+        if self._prepared != epoch:
+            self.lane.prepare(epoch, self._rates_of(epoch))
+            self._prepared = epoch
+
+    def _rates_of(self, epoch: int) -> Tensor:
+        return self.rates[epoch * self.feed.steps : (epoch + 1) * self.feed.steps]
 
     def _failed_step(self) -> Failure | None:
         """The first step whose loss is no number, or the last one if it left weights that are none."""
-        begin, rates = self.epoch * self.feed.steps, self._own_rates().tolist()
+        begin, rates = self.epoch * self.feed.steps, self._rates_of(self.epoch).tolist()
         for index, loss in enumerate(self._losses):
             if not math.isfinite(loss):
                 return Failure(begin + index, self.epoch, rates[index], loss)

@@ -22,8 +22,11 @@ EVALUATED: tuple[Part, ...] = ("validation", "test")
 class Lane(Protocol):
     """One network in training, and its way through an epoch."""
 
-    def begin(self, epoch: int, rates: Tensor) -> None:
-        """Makes ready for the steps of an epoch, at these learning rates."""
+    def prepare(self, epoch: int, rates: Tensor) -> None:
+        """Makes ready for an epoch, at these learning rates; the steps of the last one may still be running."""
+
+    def begin(self) -> None:
+        """Starts the epoch that was prepared."""
 
     def end(self) -> tuple[list[float], int]:
         """The loss of every step since `begin`, and the number of right answers; waits for the device."""
@@ -90,8 +93,14 @@ class EagerLane(Member):
         self.feed = feed
         self.check_output(feed.evaluation("validation"), len(feed.classes))
 
-    def begin(self, epoch: int, rates: Tensor) -> None:
+    def prepare(self, epoch: int, rates: Tensor) -> None:
         """Makes ready for the steps of an epoch, at these learning rates."""
+        self.feed.expect(epoch)
+        self._next = epoch, rates
+
+    def begin(self) -> None:
+        """Starts the epoch that was prepared."""
+        epoch, rates = self._next
         self._numbers = iter(range(epoch * self.feed.steps, epoch * self.feed.steps + len(rates)))
         self._batches: Iterator[Batch] = islice(self.feed.training(epoch), len(rates))
         self._first = epoch * self.feed.steps

@@ -32,9 +32,10 @@ class Tables:
     def fill(self, epoch: int, rates: Tensor) -> None:
         """Puts an epoch in place; of one that ends early the other rates are 0. The next one is drawn meanwhile.
 
-        Nothing waits for the device.
+        Nothing waits for the device, which does this when it has done what it was asked for before.
         """
         drawn, used = self.feed.draws(epoch), self.order.numel()
+        self.used = len(rates)
         self.feed.expect(epoch + 1)
         self.order.copy_(self.rows["train"][self._sent(drawn.order[:used])].view_as(self.order))
         self.shift.copy_(self._sent(drawn.shift[:used]).view_as(self.shift))

@@ -69,6 +69,8 @@ def train_together(
             for course in running:
                 course.left -= count
             ended = [course for course in running if not course.left]
+            for course in ended:
+                course.prepare(last)
             well = [course for course in ended if course.judge()]  # which waits for the device
             busy += time.perf_counter() - since
             images += count * len(running) * training.batch

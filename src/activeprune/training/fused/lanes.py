@@ -124,9 +124,12 @@ class FusedLane:
         self.networks.normalise(slot, *feed.factors)
         self.load(start)
 
-    def begin(self, epoch: int, rates: Tensor) -> None:
-        """Makes ready for the steps of an epoch, at these learning rates."""
+    def prepare(self, epoch: int, rates: Tensor) -> None:
+        """Puts an epoch's order, crops, flips and learning rates in place, behind the steps that are running."""
         self.tables.fill(epoch, rates)
+
+    def begin(self) -> None:
+        """Starts the epoch that was prepared."""
         self._at = 0
         self._outcomes: list[Outcome] = []
 
