@@ -1,6 +1,7 @@
 """Packs of trainings: the same plan, the same store, the same bytes. On a CPU the lanes of a pack take turns."""
 
 import json
+import os
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ import torch
 from torch import nn
 
 import activeprune as ap
+from activeprune.experiment.errand import Errand
 from activeprune.experiment.plan import Plan
 from activeprune.experiment.plan.reading import read_study
 from activeprune.experiment.plan.steps import Prune, Step, Train
@@ -27,7 +29,7 @@ from activeprune.training import Training
 from activeprune.training.choosing import Engines
 from activeprune.training.loop import train_together
 from activeprune.training.unavailable import EngineUnavailable
-from tests.experiment.makers import Counting, contents
+from tests.experiment.makers import Counting, Listening, contents
 from tests.helpers import take_out
 
 CHANGES = {"variants": ["plain", "ap_lite", "ap_pro"], "cycles": 2, "seeds": 3}
@@ -267,7 +269,8 @@ def test_helpers_pack_as_well(reference: Run, tmp_path: Path) -> None:
     """All by a helper, while this process only listens."""
     run = started("smoke", tmp_path / "run", changes=CHANGES)
     run.write_study()
-    with Helpers(run.out, 1, run.plan, Observer(), pack=3) as helpers:
-        helpers.wait()
+    listening, missing = Listening(), run.plan.todo(run.store).missing
+    with Helpers(Errand(run.out, os.getpid(), pack=3).command, 1, run.plan, listening):
+        listening.told(len(missing))
     assert contents(run.store.root) == contents(reference.store.root)
     assert max(run.store.provenance(step.key)["pack"] for step in run.plan.trainings) == 3
