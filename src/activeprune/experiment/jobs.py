@@ -112,8 +112,7 @@ class Job(ABC):
     def _executor(self, observer: Observer, pack: int | None) -> Executor:
         """For this process: one training after the other on a CPU, packs of them on a GPU."""
         workers = os.cpu_count() or 0
-        probed, tell = self.plan.probed, observer.trouble
-        compute = Compute(self.store, self.store.checkpoints, self.device, workers, probed, tell)
+        compute = Compute(self.store, self.device, workers, self.plan.probed, observer.trouble)
         spent, began = 0.0, time.monotonic()
 
         def after_step() -> None:

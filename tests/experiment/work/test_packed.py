@@ -117,7 +117,7 @@ def test_an_engine_that_turns_out_unable_is_replaced_and_nothing_is_lost(referen
     engines = Engines(torch.device("cpu"), 3, said.append)
     refused: list[type] = []
     engines.refuse = lambda training, kind, why: refused.append(kind)  # type: ignore[method-assign]
-    packed = Packed(run.store, Compute(run.store, run.store.root / "checkpoints"), engines, lambda: None)
+    packed = Packed(run.store, Compute(run.store), engines, lambda: None)
     calls = []
 
     def unable(*arguments, **options):
@@ -168,7 +168,7 @@ def test_late_rewinding_in_packs_leaves_the_same_bytes(tmp_path: Path, pack: int
 
 def test_feeds_of_many_seeds_do_not_pile_up(tmp_path: Path) -> None:
     training = Plan(read_study("smoke")).trainings[0].training
-    compute = Compute(FolderStore(tmp_path), tmp_path)
+    compute = Compute(FolderStore(tmp_path))
     feeds = [compute.loaded.feed_by_rows(training, seed) for seed in range(FEEDS_KEPT + 5)]
     assert compute.loaded.feed_by_rows.cache_info().currsize == FEEDS_KEPT
     assert compute.loaded.feed_by_rows(training, FEEDS_KEPT) is feeds[FEEDS_KEPT]
@@ -176,7 +176,7 @@ def test_feeds_of_many_seeds_do_not_pile_up(tmp_path: Path) -> None:
 
 def test_data_are_loaded_once_for_all_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     training = Plan(read_study("smoke")).trainings[0].training
-    compute = Compute(FolderStore(tmp_path), tmp_path)
+    compute = Compute(FolderStore(tmp_path))
     loads: list[str] = []
     asking = threading.Semaphore(0)
 
@@ -201,7 +201,7 @@ def test_data_are_loaded_once_for_all_threads(tmp_path: Path, monkeypatch: pytes
 )
 def test_only_a_method_that_looks_at_data_asks_for_them(tmp_path: Path, method: str, asks: bool) -> None:
     run = started("smoke", tmp_path / "run", changes={"variants": ["plain"], "cycles": 1, "method": method})
-    compute = Compute(run.store, tmp_path)
+    compute = Compute(run.store)
     asked: list[int] = []
     feed = compute.loaded.feed
     first, prune = [step for step in run.plan.steps.values() if step.kind != "init"][:2]

@@ -34,7 +34,7 @@ from ...training.loop import Entry, checkpoint_identity, train_together, was_pro
 from ...training.probe import PROBED_IMAGES, Probe, at_once
 from ...version import __version__
 from ..plan.steps import Measure, Prune, Step, Train
-from ..store import Store
+from ..store import FolderStore
 from ..store.artifacts import (
     CHECKPOINT,
     MASKS,
@@ -70,18 +70,17 @@ class StepFailed(Exception):
 
 
 class Compute:
-    """Computes steps on one device; long trainings leave a checkpoint in a folder every now and then."""
+    """Computes steps on one device; long trainings leave a checkpoint beside the store's entries every now and then."""
 
     def __init__(
         self,
-        store: Store,
-        checkpoints: Path,
+        store: FolderStore,
         device: str = "cpu",
         workers: int = 0,
         probed: Mapping[str, Duration] | None = None,
         tell: Callable[[str], None] = lambda line: None,
     ) -> None:
-        self.store, self.checkpoints, self.device = store, checkpoints, device
+        self.store, self.device = store, device
         self.loaded = Loaded(store, device, workers)
         self.probed = probed or {}  # by key: how often a training is looked at
         self.tell = tell  # of a checkpoint that was damaged, say
@@ -118,7 +117,7 @@ class Compute:
             nonlocal saved
             if time.monotonic() - saved >= SECONDS_BETWEEN_CHECKPOINTS:
                 with suppress(ValueError, OSError):  # a full disk, say: the training itself can go on without
-                    self.checkpoints.mkdir(parents=True, exist_ok=True)
+                    self.store.checkpoints.mkdir(parents=True, exist_ok=True)
                     checkpoint().save(self._checkpoint_path(step))
                 saved = time.monotonic()
             if on_epoch is not None:
@@ -222,7 +221,7 @@ class Compute:
         return self.loaded.feed(step.training, step.seed).scoring(step.cycle, count)
 
     def _checkpoint_path(self, step: Step) -> Path:
-        return self.checkpoints / f"{step.key}.safetensors"
+        return self.store.checkpoints / f"{step.key}.safetensors"
 
     def _provenance(self, step: Step, seconds: float, how: Provenance = ALONE) -> dict[str, Any]:
         return replace(
