@@ -248,7 +248,7 @@ def test_what_a_network_raises_is_told_of_every_one_in_the_pack(tmp_path: Path) 
 
 def test_steps_that_another_process_held_are_done_when_it_leaves_them(tmp_path: Path) -> None:
     run = started("smoke", tmp_path / "run", changes={**CHANGES, "variants": ["plain"], "cycles": 1})
-    others = Leases(run.store.root, owner="somebody else")
+    others = Leases(run.store.root)
     held = [others.take(step.key) for step in run.plan.ready(run.store)]
     waits: list[float] = []
 
