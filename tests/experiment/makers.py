@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from queue import SimpleQueue
 
 from activeprune.experiment.plan.steps import Step
 from activeprune.experiment.runs import Run
@@ -25,6 +26,23 @@ class Counting(Observer):
 
     def finished(self, step: Step, seconds: float) -> None:
         self.steps.append(step)
+
+
+class Listening(Observer):
+    """Hands what is told to a test that waits for it."""
+
+    def __init__(self) -> None:
+        self._told: SimpleQueue[Step | str] = SimpleQueue()
+
+    def finished(self, step: Step, seconds: float) -> None:
+        self._told.put(step)
+
+    def trouble(self, line: str) -> None:
+        self._told.put(line)
+
+    def told(self, count: int) -> list[Step | str]:
+        """The next things that are told, in order."""
+        return [self._told.get(timeout=300) for _ in range(count)]
 
 
 def go(folder: Path, **changes) -> tuple[Run, Counting]:

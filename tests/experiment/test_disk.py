@@ -17,6 +17,7 @@ from activeprune.experiment.search import started
 from activeprune.experiment.store import FolderStore, files, folder, leases
 from activeprune.experiment.work.observer import Observer
 from tests.experiment.makers import TINY, contents, of_images
+from tests.experiment.store.makers import age
 
 
 def test_data_that_are_not_there_leave_the_store_as_it_was(tmp_path: Path) -> None:
@@ -60,7 +61,8 @@ def test_a_disk_that_is_full_or_read_only_is_one_line_and_nothing_is_lost(
     assert len(told.splitlines()) == 1
     assert ("the disk is full" if number == errno.ENOSPC else os.strerror(number)) in told
     left = contents(tmp_path / ".store")
-    assert FolderStore(tmp_path / ".store").verify(older_than=0) == []
+    age(tmp_path)
+    assert FolderStore(tmp_path / ".store").verify() == []
     reference = contents(finished / ".store")
     assert {name: data for name, data in reference.items() if name in left} == left
     assert main(command) == 0
@@ -78,7 +80,8 @@ def test_a_really_full_disk(tmp_path: Path, capsys: pytest.CaptureFixture) -> No
         command = ["run", "smoke", "--out", str(small / "run"), "--processes", "1", "--quiet"]
         assert main(command) == 2
         assert "the disk is full" in capsys.readouterr().err
-        assert FolderStore(small / ".store").verify(older_than=0) == []
+        age(small)
+        assert FolderStore(small / ".store").verify() == []
         assert len(list(FolderStore(small / ".store").list())) >= 1
         assert subprocess.run(["mount", "-o", "remount,size=16m", small], check=True)
         assert main(command) == 0
@@ -96,7 +99,8 @@ def test_data_that_vanish_in_the_middle_are_one_line_and_what_was_done_stays(ima
     with pytest.raises(ap.InputError, match="train"):
         run.go(Removing())
     assert len(list(run.store.list())) >= 1
-    assert run.store.verify(older_than=0) == []
+    age(run.store.root)
+    assert run.store.verify() == []
 
 
 def test_a_report_does_not_need_the_images_any_more(images: Path, tmp_path: Path) -> None:

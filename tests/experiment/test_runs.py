@@ -1,6 +1,7 @@
 """A study from beginning to end: the same results however it is run, and what is told of it."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,10 @@ import torch
 import activeprune as ap
 from activeprune.cli import main
 from activeprune.experiment.findings import summaries
+from activeprune.experiment.imports import Imports
 from activeprune.experiment.plan.reading import read_study
 from activeprune.experiment.plan.steps import Train
-from activeprune.experiment.runs import RUN_FILE, Run
+from activeprune.experiment.runs import RUN_FILE, Run, store_beside
 from activeprune.experiment.search import started
 from activeprune.experiment.store import files
 from tests.experiment.makers import TINY, contents, copied, go
@@ -188,6 +190,30 @@ def test_a_store_that_is_no_path_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "run" / RUN_FILE).write_text(json.dumps({**told, "store": 3}))
     with pytest.raises(ap.InputError, match=r"run\.json cannot be read: its store is no path"):
         Run.opened(tmp_path / "run")
+
+
+def test_a_run_that_is_opened_keeps_its_own_imports_when_it_is_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that this process was asked for are others, and it looks for them in another folder."""
+    (tmp_path / "own_methods_of_a_run.py").write_text("")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.chdir(tmp_path)
+    needs = Imports(imports=["own_methods_of_a_run"], import_from=str(tmp_path))
+    out = tmp_path / "run"
+    try:
+        Run(read_study("smoke"), out, store_beside(out, None), needs).write_study()
+        files = [out / RUN_FILE, *(tmp_path / ".store" / "runs").glob("*.json")]
+        before = [file.read_bytes() for file in files]
+        monkeypatch.chdir(tmp_path.parent)
+        run = Run.opened(out)
+        run.write_study()
+        assert run.imports == ("own_methods_of_a_run",)
+        assert [file.read_bytes() for file in files] == before
+        assert all(json.loads(text).items() >= needs.items() for text in before)
+        assert len(before) == 2
+    finally:
+        sys.modules.pop("own_methods_of_a_run", None)
 
 
 @pytest.mark.parametrize("changed", [{"imports": 5}, {"imports": "os"}, {"imports": [3]}, {"import_from": 7}])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,7 +20,7 @@ from ..experiment.plan.reading import assignments
 from ..experiment.runs import Run
 from ..experiment.search import WINNER_FILE, Search, started
 from ..experiment.work import speed
-from ..experiment.work.queue import Outcome
+from ..experiment.work.observer import Observer
 from ..extras import need
 from ..report.gathering import Gathered, gathered
 from ..report.rates import dead_table
@@ -81,7 +82,8 @@ def run(
             _tell_of_absent_data(job)
         print_json(ahead.as_dict()) if as_json else _print_outlook(job, ahead)
         return 0
-    outcome = _gone(job, count, pack, quiet)
+    with _watched(job, quiet) as watching:
+        outcome = job.go(watching, count, pack)
     for single in runs_of(job).values():
         if as_csv:
             single.write_csv()
@@ -99,10 +101,12 @@ def run(
     return 1 if outcome.failed or of_trainings or outcome.blocked else 0
 
 
-def _gone(job: Run | Search, processes: int, pack: int | None, quiet: bool) -> Outcome:
+@contextmanager
+def _watched(job: Run | Search, quiet: bool) -> Iterator[Observer]:
+    """Somebody who tells on the terminal how a job goes, and after an interrupt how to go on."""
     watching = observer(quiet, named(job.plan))
     try:
-        return job.go(watching, processes, pack)
+        yield watching
     except KeyboardInterrupt:
         print("interrupted: the same command goes on from the last finished step or epoch", file=sys.stderr)
         raise

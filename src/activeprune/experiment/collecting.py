@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..core.errors import InputError
-from .imports import asked_for, import_asked_for
+from .imports import Imports, import_asked_for
 from .plan import Plan
 from .plan.reading import parsed, written
 from .plan.study import Study
@@ -37,13 +37,13 @@ class Registered:
         return not self.out.is_dir()
 
 
-def register(store: FolderStore, out: Path, study: Study) -> None:
-    """Lets a store know of a run, so that nothing that it needs is collected.
+def register(store: FolderStore, out: Path, study: Study, needs: Imports) -> None:
+    """Lets a store know of a run and the modules it needs, so that nothing that belongs to it is collected.
 
     What is written down stands for itself: it holds even where the run's folder has been moved.
     """
     name = hashlib.sha256(os.fsencode(out.resolve())).hexdigest()[:16]
-    registration = {"out": os.path.relpath(out, store.root), "study": written(study), **asked_for()}
+    registration = {"out": os.path.relpath(out, store.root), "study": written(study), **needs}
     write_text(store.runs / f"{name}.json", json.dumps(registration) + "\n")
 
 

@@ -1,4 +1,4 @@
-"""A process that works on a run beside the one that started it: `… DIR PID [PACK]`."""
+"""A process that works on a run beside the one that started it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, TextIO
 
 from ..core.errors import InputError
 from ..training import Epoch
+from .errand import Errand
 from .plan.steps import Step
 from .search import opened
 from .work.observer import Observer
@@ -53,11 +54,11 @@ class Telling(Observer):
 
 def main() -> None:
     """Works until nothing is left."""
-    out, parent, *pack = sys.argv[1:]
-    telling = Telling(int(parent), os.fdopen(os.dup(1), "w"))
+    errand = Errand.read(sys.argv[1:])
+    telling = Telling(errand.parent, os.fdopen(os.dup(1), "w"))
     os.dup2(2, 1)  # what a method or a network prints is no event
     try:
-        opened(out).work(telling, int(pack[0]) if pack else None)
+        opened(errand.out).work(telling, errand.pack)
     except (Orphan, KeyboardInterrupt):
         os._exit(0)  # nothing is left to flush or to wait for
     except InputError as error:

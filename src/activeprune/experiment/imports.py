@@ -7,11 +7,18 @@ import sys
 from collections.abc import Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from ..core.errors import InputError
 
 _asked: list[str] = []  # of this process; its helpers read what is written down
+
+
+class Imports(TypedDict):
+    """Names of modules, and the folder where they are looked for, too: as they are written down."""
+
+    imports: list[str]
+    import_from: str
 
 
 def ask_for(modules: Iterable[str]) -> None:
@@ -20,18 +27,18 @@ def ask_for(modules: Iterable[str]) -> None:
     import_all(_asked)
 
 
-def asked_for() -> dict[str, Any]:
+def asked_for() -> Imports:
     """The modules that this process was asked to import and where it looks for them, to be written down."""
-    return {"imports": list(_asked), "import_from": os.getcwd()}
+    return Imports(imports=list(_asked), import_from=os.getcwd())
 
 
-def import_asked_for(saved: Mapping[str, Any], file: Path) -> tuple[str, ...]:
-    """Imports what another process wrote down in a file, and says which modules those are."""
+def import_asked_for(saved: Mapping[str, Any], file: Path) -> Imports:
+    """Imports what another process wrote down in a file, and says what that is."""
     modules, folder = saved["imports"], saved["import_from"]
     if not isinstance(modules, list) or not all(isinstance(name, str) for name in (*modules, folder)):
         raise InputError(f"{file} cannot be read: its imports are no names of modules, or import_from is no folder")
     import_all(modules, folder)
-    return tuple(modules)
+    return Imports(imports=modules, import_from=folder)
 
 
 def import_all(modules: Iterable[str], folder: str = "") -> None:

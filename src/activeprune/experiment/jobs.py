@@ -16,6 +16,7 @@ from ..machine import AUTO, automatic
 from ..machine import device as usable_device
 from ..training.choosing import Engines
 from .collecting import collect
+from .errand import Errand
 from .findings import Rows
 from .plan import Plan
 from .plan.study import Study
@@ -90,7 +91,8 @@ class Job(ABC):
                 raise InputError(f"another process is running another study in {self.out}: choose another folder")
             here = self._executor(observer, pack)
             helpers = min(processes, len(self.plan.todo(self.store).missing)) - 1  # more would find nothing to do
-            return self._run(here if helpers < 1 else Processes(here, self.out, helpers, pack), observer)
+            command = Errand(self.out, os.getpid(), pack).command
+            return self._run(here if helpers < 1 else Processes(here, command, helpers), observer)
 
     def _run(self, executor: Executor, observer: Observer) -> Outcome:
         try:
@@ -110,8 +112,7 @@ class Job(ABC):
     def _executor(self, observer: Observer, pack: int | None) -> Executor:
         """For this process: one training after the other on a CPU, packs of them on a GPU."""
         workers = os.cpu_count() or 0
-        probed, tell = self.plan.probed, observer.trouble
-        compute = Compute(self.store, self.store.checkpoints, self.device, workers, probed, tell)
+        compute = Compute(self.store, self.device, workers, self.plan.probed, observer.trouble)
         spent, began = 0.0, time.monotonic()
 
         def after_step() -> None:

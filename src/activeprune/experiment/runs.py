@@ -7,7 +7,6 @@ import io
 import json
 import os
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from ..core.errors import InputError, kind_of
 from ..extras import need
 from .collecting import register
 from .findings import Rows, epoch_lines, probe_lines, rows_of, summaries
-from .imports import asked_for, import_asked_for
+from .imports import Imports, asked_for, import_asked_for
 from .jobs import Job
 from .plan.reading import in_results, parsed, read_study, written
 from .plan.study import Study
@@ -31,9 +30,9 @@ class Run(Job):
     those that this process was asked to import.
     """
 
-    def __init__(self, study: Study, out: Path, store: FolderStore, imports: Sequence[str] | None = None) -> None:
+    def __init__(self, study: Study, out: Path, store: FolderStore, needs: Imports | None = None) -> None:
         self.study = study.pinned()
-        self.imports = tuple(asked_for()["imports"] if imports is None else imports)
+        self.needs = asked_for() if needs is None else needs
         super().__init__([self.study], out, store)
 
     @classmethod
@@ -43,8 +42,13 @@ class Run(Job):
         setup = read_json(folder / RUN_FILE, "store", "imports", "import_from")
         if not isinstance(setup["store"], str):
             raise InputError(f"{folder / RUN_FILE} cannot be read: its store is no path")
-        imports = import_asked_for(setup, folder / RUN_FILE)
-        return cls(read_study(folder / STUDY_FILE), folder, FolderStore(folder / setup["store"]), imports)
+        needs = import_asked_for(setup, folder / RUN_FILE)
+        return cls(read_study(folder / STUDY_FILE), folder, FolderStore(folder / setup["store"]), needs)
+
+    @property
+    def imports(self) -> tuple[str, ...]:
+        """Names of the modules that it needs."""
+        return tuple(self.needs["imports"])
 
     def rows(self) -> Rows:
         """What was found so far, one row a cell and seed."""
@@ -53,9 +57,9 @@ class Run(Job):
     def write_study(self) -> None:
         """The study as it is run, and where its store is, so that the folder says what it is."""
         write_text(self.out / STUDY_FILE, written(self.study))
-        setup = {"store": os.path.relpath(self.store.root, self.out), **asked_for()}
+        setup = {"store": os.path.relpath(self.store.root, self.out), **self.needs}
         write_text(self.out / RUN_FILE, json.dumps(setup) + "\n")
-        register(self.store, self.out, self.study)
+        register(self.store, self.out, self.study, self.needs)
 
     def is_written(self) -> bool:
         """Whether the folder says that just this is being run."""

@@ -173,5 +173,5 @@ def test_sweep_leaves_alone_what_was_set_aside(full: FolderStore) -> None:
     full.verify()
     age(full.root)
     before = files(full.root)
-    assert full.sweep(older_than=0) == 0
+    assert full.sweep() == 0
     assert files(full.root) == before

@@ -69,7 +69,10 @@ for last in range(1, 1000):
     assert store.verify() == [], last
     store.put(key, parts, {})
     assert all(store.get(key, part) == data for part, data in parts.items()), last
-    store.sweep(older_than=0)
+    for folder, _, names in os.walk(store.root):
+        for name in names:
+            os.utime(os.path.join(folder, name), (0, 0))  # of long ago
+    store.sweep()
     files = [name for _, _, names in os.walk(store.root) for name in names if name != ".lock"]
     assert sorted(files) == sorted([*parts, "manifest.json", "provenance.json"]), (last, files)
 print(last)

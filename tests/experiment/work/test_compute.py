@@ -23,4 +23,4 @@ def test_methods_get_what_they_need(tmp_path: Path, method: str) -> None:
 def test_what_starts_a_chain_is_no_step_to_compute(tmp_path: Path) -> None:
     start = Plan(read_study("smoke")).trainings[0].start
     with pytest.raises(ap.InputError, match="a step of kind init is not computed by itself"):
-        Compute(FolderStore(tmp_path / "store"), tmp_path)(start)
+        Compute(FolderStore(tmp_path))(start)

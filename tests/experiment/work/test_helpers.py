@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from activeprune.experiment.errand import Errand
 from activeprune.experiment.helper import Orphan, Telling
 from activeprune.experiment.plan import Plan
 from activeprune.experiment.plan.reading import read_study
@@ -20,7 +21,7 @@ from activeprune.experiment.store.leases import Leases
 from activeprune.experiment.work import queue
 from activeprune.experiment.work.helpers import Helpers
 from activeprune.experiment.work.observer import Observer
-from tests.experiment.makers import TINY, Counting, contents
+from tests.experiment.makers import TINY, Counting, Listening, contents
 
 KEY = "ab" * 16
 
@@ -37,12 +38,13 @@ def test_several_processes_share_the_work(finished: Path, tmp_path: Path) -> Non
 
 def test_a_helper_does_the_work_and_says_so(finished: Path, tmp_path: Path) -> None:
     """Alone, while this process only listens."""
-    counting = Counting()
+    listening = Listening()
     run = started("smoke", tmp_path / "run", changes=TINY)
     run.write_study()
-    with Helpers(run.out, 1, run.plan, counting) as helpers:
-        helpers.wait()
-    assert [step.kind for step in counting.steps].count("train") == 3
+    missing = run.plan.todo(run.store).missing
+    with Helpers(Errand(run.out, os.getpid()).command, 1, run.plan, listening):
+        told = listening.told(len(missing))
+    assert {*told} == {*missing}
     assert contents(tmp_path / ".store") == contents(finished / ".store")
 
 
@@ -50,17 +52,19 @@ def test_a_helper_that_breaks_is_reported(tmp_path: Path) -> None:
     run = started("smoke", tmp_path / "run", changes=TINY)
     run.write_study()
     (tmp_path / "run" / "study.yaml").write_text("no: study")
-    troubles: list[str] = []
+    listening = Listening()
+    with Helpers(Errand(run.out, os.getpid()).command, 1, run.plan, listening):
+        why, ended = listening.told(2)
+    assert "must hold keys and values" in why
+    assert "a helper process ended with code 1" in ended
 
-    class Listening(Observer):
-        def trouble(self, line: str) -> None:
-            troubles.append(line)
 
-    with Helpers(run.out, 1, run.plan, Listening()) as helpers:
-        helpers.wait()
-    assert len(troubles) == 2
-    assert "must hold keys and values" in troubles[0]
-    assert "a helper process ended with code 1" in troubles[1]
+@pytest.mark.parametrize("pack", [None, 8])
+def test_a_helper_reads_what_its_command_says(pack: int | None) -> None:
+    errand = Errand(Path("runs") / "a b", 4711, pack)
+    python, _, module, *arguments = errand.command
+    assert (python, module) == (sys.executable, Telling.__module__)
+    assert Errand.read(arguments) == errand
 
 
 def test_a_step_that_another_process_holds_is_left_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,7 +72,7 @@ def test_a_step_that_another_process_holds_is_left_to_it(tmp_path: Path, monkeyp
     run = started("smoke", tmp_path / "run", changes=TINY)
     other = started("smoke", tmp_path / "run", changes=TINY)
     first = run.plan.todo(run.store).ready[0]
-    lease = Leases(run.store.root, owner="somebody else").take(first.key)
+    lease = Leases(run.store.root).take(first.key)
     assert lease is not None
     waits = []
 
@@ -96,7 +100,7 @@ def test_a_helper_computes_with_methods_of_ones_own(tmp_path: Path) -> None:
     command = [sys.executable, "-c", code, *arguments]
     subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
     shutil.rmtree(tmp_path / "runs" / ".store")
-    helper = [sys.executable, "-m", "activeprune.experiment.helper", "runs/own", str(os.getpid())]
+    helper = Errand(Path("runs/own"), os.getpid()).command
     subprocess.run(helper, cwd=tmp_path, env=environment, check=True, capture_output=True)
     assert len(list((tmp_path / "runs" / ".store" / "objects").rglob(RECORD))) == 3
     report = [sys.executable, "-c", code, "report", "runs/own"]
@@ -166,9 +170,9 @@ class Noting(Observer):
         self.seen.append(line)
 
 
-def test_of_what_a_helper_tells_only_steps_of_this_plan_are_passed_on(tmp_path: Path) -> None:
+def test_of_what_a_helper_tells_only_steps_of_this_plan_are_passed_on() -> None:
     plan, noting = Plan(read_study("smoke", {"seeds": 1})), Noting()
-    helpers = Helpers(tmp_path, 0, plan, noting)
+    helpers = Helpers([], 0, plan, noting)
     known = plan.trainings[0].key
     for event in (
         {"event": "finished", "key": known, "seconds": 2.5},

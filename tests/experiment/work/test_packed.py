@@ -1,6 +1,7 @@
 """Packs of trainings: the same plan, the same store, the same bytes. On a CPU the lanes of a pack take turns."""
 
 import json
+import os
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ import torch
 from torch import nn
 
 import activeprune as ap
+from activeprune.experiment.errand import Errand
 from activeprune.experiment.plan import Plan
 from activeprune.experiment.plan.reading import read_study
 from activeprune.experiment.plan.steps import Prune, Step, Train
@@ -27,7 +29,7 @@ from activeprune.training import Training
 from activeprune.training.choosing import Engines
 from activeprune.training.loop import train_together
 from activeprune.training.unavailable import EngineUnavailable
-from tests.experiment.makers import Counting, contents
+from tests.experiment.makers import Counting, Listening, contents
 from tests.helpers import take_out
 
 CHANGES = {"variants": ["plain", "ap_lite", "ap_pro"], "cycles": 2, "seeds": 3}
@@ -115,7 +117,7 @@ def test_an_engine_that_turns_out_unable_is_replaced_and_nothing_is_lost(referen
     engines = Engines(torch.device("cpu"), 3, said.append)
     refused: list[type] = []
     engines.refuse = lambda training, kind, why: refused.append(kind)  # type: ignore[method-assign]
-    packed = Packed(run.store, Compute(run.store, run.store.root / "checkpoints"), engines, lambda: None)
+    packed = Packed(run.store, Compute(run.store), engines, lambda: None)
     calls = []
 
     def unable(*arguments, **options):
@@ -166,7 +168,7 @@ def test_late_rewinding_in_packs_leaves_the_same_bytes(tmp_path: Path, pack: int
 
 def test_feeds_of_many_seeds_do_not_pile_up(tmp_path: Path) -> None:
     training = Plan(read_study("smoke")).trainings[0].training
-    compute = Compute(FolderStore(tmp_path), tmp_path)
+    compute = Compute(FolderStore(tmp_path))
     feeds = [compute.loaded.feed_by_rows(training, seed) for seed in range(FEEDS_KEPT + 5)]
     assert compute.loaded.feed_by_rows.cache_info().currsize == FEEDS_KEPT
     assert compute.loaded.feed_by_rows(training, FEEDS_KEPT) is feeds[FEEDS_KEPT]
@@ -174,7 +176,7 @@ def test_feeds_of_many_seeds_do_not_pile_up(tmp_path: Path) -> None:
 
 def test_data_are_loaded_once_for_all_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     training = Plan(read_study("smoke")).trainings[0].training
-    compute = Compute(FolderStore(tmp_path), tmp_path)
+    compute = Compute(FolderStore(tmp_path))
     loads: list[str] = []
     asking = threading.Semaphore(0)
 
@@ -199,7 +201,7 @@ def test_data_are_loaded_once_for_all_threads(tmp_path: Path, monkeypatch: pytes
 )
 def test_only_a_method_that_looks_at_data_asks_for_them(tmp_path: Path, method: str, asks: bool) -> None:
     run = started("smoke", tmp_path / "run", changes={"variants": ["plain"], "cycles": 1, "method": method})
-    compute = Compute(run.store, tmp_path)
+    compute = Compute(run.store)
     asked: list[int] = []
     feed = compute.loaded.feed
     first, prune = [step for step in run.plan.steps.values() if step.kind != "init"][:2]
@@ -246,7 +248,7 @@ def test_what_a_network_raises_is_told_of_every_one_in_the_pack(tmp_path: Path) 
 
 def test_steps_that_another_process_held_are_done_when_it_leaves_them(tmp_path: Path) -> None:
     run = started("smoke", tmp_path / "run", changes={**CHANGES, "variants": ["plain"], "cycles": 1})
-    others = Leases(run.store.root, owner="somebody else")
+    others = Leases(run.store.root)
     held = [others.take(step.key) for step in run.plan.ready(run.store)]
     waits: list[float] = []
 
@@ -267,7 +269,8 @@ def test_helpers_pack_as_well(reference: Run, tmp_path: Path) -> None:
     """All by a helper, while this process only listens."""
     run = started("smoke", tmp_path / "run", changes=CHANGES)
     run.write_study()
-    with Helpers(run.out, 1, run.plan, Observer(), pack=3) as helpers:
-        helpers.wait()
+    listening, missing = Listening(), run.plan.todo(run.store).missing
+    with Helpers(Errand(run.out, os.getpid(), pack=3).command, 1, run.plan, listening):
+        listening.told(len(missing))
     assert contents(run.store.root) == contents(reference.store.root)
     assert max(run.store.provenance(step.key)["pack"] for step in run.plan.trainings) == 3

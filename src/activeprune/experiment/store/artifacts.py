@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
+from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from ...core.errors import InputError
 from ...core.masks import Masks
 from ...training import Checkpoint
 from ...training.duration import Duration
-from .entry import canonical
+from .entry import canonical, unfit
 
 T = TypeVar("T")
 
@@ -64,6 +67,16 @@ def checkpoint_of(content: bytes) -> Checkpoint:
     return _from_a_file(content, Checkpoint.load)
 
 
+@contextmanager
+def usable(key: str, part: str) -> Iterator[None]:
+    """Names the entry in whatever is wrong with the content of a part of it."""
+    try:
+        yield
+    except (SafetensorError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        reason = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
+        raise unfit(key, part, f"cannot be used ({' '.join(reason.split())})") from error
+
+
 def _through_a_file(write: Callable[[Path], None]) -> bytes:
     with TemporaryDirectory() as folder:
         write(Path(folder) / "bytes")
@@ -74,4 +87,7 @@ def _from_a_file(content: bytes, read: Callable[[Path], T]) -> T:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "bytes"
         path.write_bytes(content)
-        return read(path)
+        try:
+            return read(path)
+        except InputError as error:
+            raise InputError(str(error).replace(str(path), "it")) from error  # of which nobody else knows

@@ -125,6 +125,12 @@ def checked_part(name: str) -> str:
     return name
 
 
+def unfit(key: str, part: str, what: str) -> InputError:
+    """The error for a part whose checksum is right, and whose content is not: anybody can make a pack."""
+    aside = f"take the folder objects/{key[:2]}/{key} out of the store, and run again"
+    return InputError(f"entry {key}: {part} {what}; {aside}")
+
+
 def canonical(value: Any, allow_nan: bool = True) -> bytes:
     """JSON that is the same bytes whenever it is the same value.
 

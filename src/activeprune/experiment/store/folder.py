@@ -157,31 +157,30 @@ class FolderStore(Store):
                 os.unlink(folder / part)
                 return freed
 
-    def verify(self, older_than: float = HOUR) -> Problems:
+    def verify(self) -> Problems:
         """Reads every byte of every entry, and sets aside what is damaged.
 
-        So it does with data without a manifest that are older than `older_than` seconds, which a process left that
-        was killed.
+        So it does with data without a manifest that are an hour old, which a process left that was killed.
         """
         with self._explained():
-            problems = (problem for key in [*self._keys()] if (problem := self._problem(key, older_than)))
-            return [still for problem in problems if (still := self._settled(problem, older_than))]
+            problems = (problem for key in [*self._keys()] if (problem := self._problem(key)))
+            return [still for problem in problems if (still := self._settled(problem))]
 
-    def sweep(self, older_than: float = HOUR) -> int:
+    def sweep(self) -> int:
         """Removes what killed processes left over and nobody reads, and returns how many bytes that freed.
 
-        These are temporary files and parts that no manifest names, both older than `older_than` seconds.
+        These are temporary files and parts that no manifest names, both an hour old.
         """
         freed = 0
         with self._explained():
             for path in self._files():
-                if is_temporary(path.name) and age_of(path) >= older_than:
+                if is_temporary(path.name) and age_of(path) >= HOUR:
                     freed += removed(path)
             for key in [*self._keys()]:
                 folder = self._folder(key)
-                if self._unnamed(key, older_than) or not names_in(folder):
+                if self._unnamed(key) or not names_in(folder):
                     with alone(folder.parent):
-                        freed += sum(removed(path) for path in self._unnamed(key, older_than))
+                        freed += sum(removed(path) for path in self._unnamed(key))
                         with suppress(OSError):  # it is an entry
                             os.rmdir(folder)
         return freed
@@ -249,26 +248,26 @@ class FolderStore(Store):
             return None
         return seals
 
-    def _problem(self, key: str, older_than: float = HOUR) -> Problem | None:
+    def _problem(self, key: str) -> Problem | None:
         try:
             for part in self._seals(key):
                 self._part(key, part)
         except Damaged as damaged:
             return damaged.problem
         except Missing:  # or changed while it was looked at
-            return self._orphan(key, older_than)
+            return self._orphan(key)
         return None
 
-    def _orphan(self, key: str, older_than: float) -> Problem | None:
+    def _orphan(self, key: str) -> Problem | None:
         folder = self._folder(key)
         names = names_in(folder)
         if MANIFEST in names or all(is_temporary(name) for name in names):
             return None
-        if min(age_of(path) for path in (folder, *(folder / name for name in names))) < older_than:
+        if min(age_of(path) for path in (folder, *(folder / name for name in names))) < HOUR:
             return None
         return Problem(key, f"there is no {MANIFEST}, the put did not finish", folder)
 
-    def _unnamed(self, key: str, older_than: float) -> tuple[Path, ...]:
+    def _unnamed(self, key: str) -> tuple[Path, ...]:
         """Files of an entry that its manifest does not name."""
         folder = self._folder(key)
         try:
@@ -276,13 +275,13 @@ class FolderStore(Store):
         except (Missing, Damaged):  # `verify` tells of these
             return ()
         paths = (folder / name for name in names_in(folder) if name not in named and not is_temporary(name))
-        return tuple(path for path in paths if age_of(path) >= older_than)
+        return tuple(path for path in paths if age_of(path) >= HOUR)
 
-    def _settled(self, problem: Problem, older_than: float = HOUR) -> Problem | None:
+    def _settled(self, problem: Problem) -> Problem | None:
         """Looks at an entry again while nobody changes it, and sets it aside if there is still something wrong."""
         try:
             with alone(self._folder(problem.key).parent):
-                still = self._problem(problem.key, older_than)
+                still = self._problem(problem.key)
                 return still and self._set_aside(still)
         except OSError as error:  # to read from a store that cannot be written is fine
             return replace(problem, what=f"{problem.what}, and it cannot be set aside: {error.strerror}")

@@ -16,12 +16,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from uuid import uuid4
 
-from ...core.errors import InputError
 from ...files import whole, write
 from .entry import canonical, checked_key
 from .files import alone, explained
 
-CLOCKS_APART = 10  # times as long as one's own: a lease that lasts longer was written by a clock that was wrong
+SECONDS = 60.0  # that a lease lasts; whoever works renews it
+CLOCKS_APART = 10  # times as long: a lease that lasts longer was written by a clock that was wrong
 
 
 @dataclass(frozen=True)
@@ -51,24 +51,15 @@ class Lease:
 
 
 class Leases:
-    """The leases of one owner in the store at `root`, each for `seconds`. The owner's name is one of its own if None.
+    """The leases of one owner in the store at `root`; each of these is an owner of its own. `now` is its clock.
 
     A lease has run out at its time, or when its process on this host is gone, which is how a killed run starts again
     without waiting. One that would last far longer than any is from before a clock was set back: it has run out, too.
     """
 
-    def __init__(
-        self,
-        root: Path | str,
-        owner: str | None = None,
-        seconds: float = 60.0,
-        now: Callable[[], float] = time.time,
-    ) -> None:
-        if not (math.isfinite(seconds) and seconds > 0):
-            raise InputError(f"lease of {seconds} seconds: a number above 0 is needed")
+    def __init__(self, root: Path | str, now: Callable[[], float] = time.time) -> None:
         self.host = platform.node()
-        self.owner = owner or f"{self.host}-{os.getpid()}-{uuid4().hex[:8]}"
-        self.seconds = seconds
+        self.owner = f"{self.host}-{os.getpid()}-{uuid4().hex[:8]}"
         self._folder = Path(root) / "leases"
         self._now = now
 
@@ -87,7 +78,7 @@ class Leases:
         """Who has the lease of a key now, None if nobody has."""
         held = self._read(checked_key(key))
         left = 0.0 if held is None else held.expires - self._now()
-        if held is None or not 0 < left <= CLOCKS_APART * self.seconds:
+        if held is None or not 0 < left <= CLOCKS_APART * SECONDS:
             return None
         return None if held.host == self.host and not _runs(held.pid) else held
 
@@ -121,7 +112,7 @@ class Leases:
         return held if 0 < held.pid < 2**31 and math.isfinite(held.expires) else None
 
     def _write(self, key: str) -> None:
-        holder = Holder(self.owner, self.host, os.getpid(), self._now() + self.seconds)
+        holder = Holder(self.owner, self.host, os.getpid(), self._now() + SECONDS)
         with whole(self._file(key)) as staged:
             write(staged, canonical(asdict(holder)))
 

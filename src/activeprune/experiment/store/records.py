@@ -10,12 +10,11 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from ...core.errors import InputError
 from ...core.pruning import Pruned
 from ...training.duration import Duration
 from ...training.result import EarlyStop, Epoch, Failure, Result
 from .artifacts import RECORD, probe_part, record_bytes
-from .entry import Damaged, Missing
+from .entry import Damaged, Missing, unfit
 from .folder import Store
 
 T = TypeVar("T")
@@ -182,16 +181,13 @@ def _record(store: Store, key: str) -> bytes | None:
 
 
 def _read(shape: TypeAdapter[T], data: bytes, key: str, part: str) -> tuple[Any, T]:
-    """A record as JSON has it, and in its shape. Its checksum does not tell that it is one: anybody can make a pack."""
+    """A record as JSON has it, and in its shape."""
     try:
         record = json.loads(data)
         record_bytes(record)  # or else there are numbers in it that are none
         return record, shape.validate_python(record)
     except (ValueError, RecursionError) as error:
-        raise InputError(
-            f"entry {key}: {part} is no record of such a step ({_reason(error)}); "
-            f"take the folder objects/{key[:2]}/{key} out of the store, and run again"
-        ) from error
+        raise unfit(key, part, f"is no record of such a step ({_reason(error)})") from error
 
 
 def _reason(error: Exception) -> str:

@@ -34,7 +34,7 @@ from ...training.loop import checkpoint_identity, train_together, was_probed
 from ...training.probe import PROBED_IMAGES, Probe, at_once
 from ...version import __version__
 from ..plan.steps import Measure, Prune, Step, Train
-from ..store import Store
+from ..store import FolderStore
 from ..store.artifacts import (
     CHECKPOINT,
     MASKS,
@@ -46,6 +46,7 @@ from ..store.artifacts import (
     probe_part,
     record_bytes,
     state_bytes,
+    usable,
 )
 from ..store.provenance import Pace, Provenance
 from ..store.records import PruneRecord, TrainRecord, probe_bytes, probed
@@ -70,18 +71,17 @@ class StepFailed(Exception):
 
 
 class Compute:
-    """Computes steps on one device; long trainings leave a checkpoint in a folder every now and then."""
+    """Computes steps on one device; long trainings leave a checkpoint beside the store's entries every now and then."""
 
     def __init__(
         self,
-        store: Store,
-        checkpoints: Path,
+        store: FolderStore,
         device: str = "cpu",
         workers: int = 0,
         probed: Mapping[str, Duration] | None = None,
         tell: Callable[[str], None] = lambda line: None,
     ) -> None:
-        self.store, self.checkpoints, self.device = store, checkpoints, device
+        self.store, self.device = store, device
         self.loaded = Loaded(store, device, workers)
         self.probed = probed or {}  # by key: how often a training is looked at
         self.tell = tell  # of a checkpoint that was damaged, say
@@ -118,7 +118,7 @@ class Compute:
             nonlocal saved
             if time.monotonic() - saved >= SECONDS_BETWEEN_CHECKPOINTS:
                 with suppress(ValueError, OSError):  # a full disk, say: the training itself can go on without
-                    self.checkpoints.mkdir(parents=True, exist_ok=True)
+                    self.store.checkpoints.mkdir(parents=True, exist_ok=True)
                     checkpoint().save(self._checkpoint_path(step))
                 saved = time.monotonic()
             if on_epoch is not None:
@@ -161,7 +161,9 @@ class Compute:
                 self.tell(f"{error}: the training starts anew")
                 self.forget(step)
         if step.resume is not None and self.store.has(step.resume.key, CHECKPOINT):
-            kept = checkpoint_of(self.store.get(step.resume.key, CHECKPOINT))
+            content = self.store.get(step.resume.key, CHECKPOINT)
+            with usable(step.resume.key, CHECKPOINT):
+                kept = checkpoint_of(content)
             return replace(kept, probed=probed(self.store, step.resume.key, self.probed.get(step.resume.key)))
         return None
 
@@ -169,14 +171,14 @@ class Compute:
         model = self.loaded.model(step.training, step.seed)
         model.load_state_dict(self.loaded.state(step.trained))
         masks = Masks.dense(model, step.include, step.exclude) if step.masks is None else self.loaded.masks(step.masks)
+        start = None if step.start is None else self.loaded.state(step.start)
         try:
-            pruned = self._pruned(step, model.to(self.device), masks)
+            pruned = self._pruned(step, model.to(self.device), masks, start)
         except InputError as error:  # scores that are no numbers, nothing left to prune
             raise StepFailed(f"seed {step.seed} cycle {step.cycle} prune {step.key}: {error}") from error
         return {RECORD: PruneRecord.of(pruned).as_bytes(), MASKS: masks_bytes(pruned.masks)}
 
-    def _pruned(self, step: Prune, model: nn.Module, masks: Masks) -> Pruned:
-        start = None if step.start is None else self.loaded.state(step.start)
+    def _pruned(self, step: Prune, model: nn.Module, masks: Masks, start: dict[str, Tensor] | None) -> Pruned:
         if step.mode == "solo":
             n_x, n_ap = Budget(step.p).split(masks.alive)
             return prune_solo(model, masks, n_x + n_ap, start or {})
@@ -201,10 +203,10 @@ class Compute:
     def _measured(self, step: Measure) -> DeadNeurons:
         device, feed = usable_device(self.device), self.loaded.feed(step.training, step.seed)
         masks = None if step.masks is None else self.loaded.masks(step.masks).to(device)
-        images = feed.unaugmented(step.images, at_once(feed, device))
+        images, state = feed.unaugmented(step.images, at_once(feed, device)), self.loaded.state(step.network)
         try:
             network = self.loaded.network(step.training, recorded=False)
-            return network.dead_neurons(self.loaded.state(step.network), Removed(masks), images)
+            return network.dead_neurons(state, Removed(masks), images)
         except InputError as error:  # a network without activations, say
             raise StepFailed(f"seed {step.seed} measure {step.key}: {error}") from error
 
@@ -222,7 +224,7 @@ class Compute:
         return self.loaded.feed(step.training, step.seed).scoring(step.cycle, count)
 
     def _checkpoint_path(self, step: Step) -> Path:
-        return self.checkpoints / f"{step.key}.safetensors"
+        return self.store.checkpoints / f"{step.key}.safetensors"
 
     def _provenance(self, step: Step, seconds: float, how: Provenance = ALONE) -> dict[str, Any]:
         return replace(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 from ...machine import one_thread
@@ -55,14 +54,13 @@ class Local:
 
 @dataclass(frozen=True)
 class Processes:
-    """This process's own executor, and helper processes that work on the same folder beside it."""
+    """This process's own executor, and helper processes that work on the same store beside it."""
 
     own: Executor
-    out: Path
+    command: Sequence[str]  # that starts a helper
     helpers: int
-    pack: int | None = None  # of each helper
 
     def run(self, plan: Plan, observer: Observer) -> Outcome:
         """Works until nothing is left that can be computed."""
-        with Helpers(self.out, self.helpers, plan, observer, self.pack):
+        with Helpers(self.command, self.helpers, plan, observer):
             return self.own.run(plan, observer)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 import threading
-from pathlib import Path
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
@@ -16,26 +14,23 @@ from ..plan import Plan
 from .observer import Observer
 
 SECONDS_TO_LEAVE = 10.0
-HELPER = "activeprune.experiment.helper"  # by name: it opens runs, which stand above this folder
 
 
 class Helpers:
-    """Processes that compute steps of a run until nothing is left, or until this context ends.
+    """Processes that compute steps of a plan until nothing is left, or until this context ends; `command` starts one.
 
     What they report on their standard output goes to the observer as if it had happened here.
     """
 
-    def __init__(self, out: Path, count: int, plan: Plan, observer: Observer, pack: int | None = None) -> None:
-        self.out, self.count, self.plan, self.observer, self.pack = out, count, plan, observer, pack
+    def __init__(self, command: Sequence[str], count: int, plan: Plan, observer: Observer) -> None:
+        self.command, self.count, self.plan, self.observer = command, count, plan, observer
         self._processes: list[subprocess.Popen[str]] = []
         self._listeners: list[threading.Thread] = []
         self._over = False
 
     def __enter__(self) -> Self:
-        command = [sys.executable, "-m", HELPER, str(self.out), str(os.getpid())]
-        command += [] if self.pack is None else [str(self.pack)]
         for _ in range(self.count):
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+            process = subprocess.Popen(self.command, stdout=subprocess.PIPE, text=True, start_new_session=True)
             listener = threading.Thread(target=self._listen, args=(process,), daemon=True)
             listener.start()
             self._processes.append(process)
@@ -54,11 +49,6 @@ class Helpers:
             except subprocess.TimeoutExpired:  # stopped, or stuck in a driver
                 process.kill()
                 process.wait()
-            listener.join()
-
-    def wait(self) -> None:
-        """Until they are done by themselves."""
-        for listener in self._listeners:
             listener.join()
 
     def _listen(self, process: subprocess.Popen[str]) -> None:

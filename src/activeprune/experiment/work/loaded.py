@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
-from functools import lru_cache
+from collections.abc import Mapping
+from functools import cache, lru_cache
 
 from torch import Tensor, nn
 
+from ...core.errors import InputError, listed
 from ...core.masks import Masks
 from ...data import Dataset, Feed
 from ...training import Training
@@ -14,7 +16,7 @@ from ...training.probe import ProbedNetwork
 from ...training.settings import OF_THE_BATCHES
 from ..plan.steps import Init, Prune, Train
 from ..store import Store
-from ..store.artifacts import MASKS, STATE, masks_of, state_of
+from ..store.artifacts import MASKS, STATE, masks_of, state_of, usable
 
 DATASETS_KEPT = 4
 FEEDS_KEPT = 64  # by rows: of two packs
@@ -31,6 +33,7 @@ class Loaded:
         self._feeds: dict[tuple[str, int], Feed] = {}
         self.feed_by_rows = lru_cache(FEEDS_KEPT)(self._feed_by_rows)
         self.network = lru_cache(NETWORKS_KEPT)(self._network)
+        self._skeleton = cache(self._without_weights)
 
     def dataset(self, training: Training) -> Dataset:
         """The data of a training; the last ones are kept, for all seeds."""
@@ -60,11 +63,19 @@ class Loaded:
         """What a step left of a network; what a seed gives is drawn again."""
         if isinstance(step, Init):
             return self.model(step.training, step.seed, step.cycle).state_dict()
-        return state_of(self.store.get(step.key, STATE))
+        content, skeleton = self.store.get(step.key, STATE), self._skeleton(step.training)
+        with usable(step.key, STATE):
+            state = state_of(content)
+            _check(state, skeleton)
+        return state
 
     def masks(self, step: Prune) -> Masks:
         """What a pruning left alive."""
-        return masks_of(self.store.get(step.key, MASKS))
+        content, skeleton = self.store.get(step.key, MASKS), self._skeleton(step.training)
+        with usable(step.key, MASKS):
+            masks = masks_of(content)
+            masks.weights_of(skeleton)
+        return masks
 
     def _feed_by_rows(self, training: Training, seed: int) -> Feed:
         """For an engine that has all images on its device, and asks which ones, in which order and how scaled."""
@@ -73,3 +84,14 @@ class Loaded:
     def _network(self, training: Training, recorded: bool) -> ProbedNetwork:
         """To be looked at: one for threads that train (`recorded`), another for those that measure."""
         return ProbedNetwork(self.model(training, seed=0).to(self.device), recorded=recorded)
+
+    def _without_weights(self, training: Training) -> nn.Module:
+        """What states and masks must fit; it takes hardly any memory."""
+        return self.model(training, seed=0).to("meta")
+
+
+def _check(state: Mapping[str, Tensor], network: nn.Module) -> None:
+    """An error for the state of another network: names, shapes or types differ."""
+    wanted, given = ({name: (t.shape, t.dtype) for name, t in s.items()} for s in (network.state_dict(), state))
+    if wrong := sorted({name for name, _ in wanted.items() ^ given.items()}):
+        raise InputError(f"names, shapes or types are not those of the network: it differs in {listed(wrong)}")
