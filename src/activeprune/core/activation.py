@@ -98,7 +98,7 @@ def random(journey: Journey, count: int) -> dict[str, Tensor]:
     return lowest(journey.random_numbers(), journey.alive, count, "random numbers")
 
 
-def activate(
+def activate(  # noqa: PLR0913  options by name
     masks: Masks, trained: Tensors, start: Tensors, count: int, rule: str = "ap", seed: int = 0, cycle: int = 0
 ) -> Masks:
     """`count` fewer alive, chosen by AP: of the negative weights of θ* (`trained`), those that moved least from θ0

@@ -22,7 +22,7 @@ from .randomness import generator
 from .selection import lowest
 
 
-def score(
+def score(  # noqa: PLR0913  options by name
     method: str,
     model: nn.Module,
     masks: Masks,
@@ -98,7 +98,7 @@ class Pruned:
     shortfall: int = 0
 
 
-def prune_cycle(
+def prune_cycle(  # noqa: PLR0913  options by name
     method: str,
     model: nn.Module,
     masks: Masks,

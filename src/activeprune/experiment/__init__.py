@@ -13,7 +13,7 @@ from .search import Search, opened, started
 __all__ = ["Rows", "Run", "Search", "results", "run"]
 
 
-def run(
+def run(  # noqa: PLR0913  options by name
     study: str | Path,
     out: str | Path | None = None,
     store: str | Path | None = None,

@@ -26,7 +26,7 @@ from .watching import Tally, Watch, on_cpu
 USUAL = Counting()
 
 
-def dead_neurons(
+def dead_neurons(  # noqa: PLR0913  options by name
     model: nn.Module,
     masks: Masks | None,
     batches: Batches,

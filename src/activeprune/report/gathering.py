@@ -13,7 +13,7 @@ from ..experiment.plan.chains import Cell
 from ..experiment.plan.steps import Measure, Train
 from ..experiment.runs import Run
 from ..experiment.store import Damaged, Missing, Store
-from ..experiment.store.artifacts import MASKS, masks_of
+from ..experiment.store.artifacts import MASKS, masks_of, usable
 from ..experiment.store.provenance import Provenance, sound
 from ..experiment.store.records import looks, measure_record, outcome_of, prune_record, train_record
 from .comparisons import Comparison, comparisons, dead_units
@@ -116,7 +116,8 @@ def _densities(key: str, store: Store) -> dict[str, float]:
     content = _part(store, key, MASKS)
     if content is None:
         return {}
-    return {name: int(mask.sum()) / mask.numel() for name, mask in masks_of(content).items()}
+    with usable(key, MASKS):
+        return {name: int(mask.sum()) / mask.numel() for name, mask in masks_of(content).items()}
 
 
 def _part(store: Store, key: str, part: str) -> bytes | None:

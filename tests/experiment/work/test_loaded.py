@@ -105,6 +105,8 @@ def test_a_run_tells_of_it_in_one_line_and_without_it_all_is_well_again(
     command = ["run", "smoke", "--out", str(run.out), "--set", f"variants=[{','.join(TINY['variants'])}]",
                "--set", "cycles=1", "--processes", "1", "--quiet"]  # fmt: skip
     assert f"entry {odd.key}: {part} cannot be used" in refused(command, capsys)
+    if part == MASKS:  # of which a report tells the layers' densities
+        assert f"entry {odd.key}: {part} cannot be used" in refused(["report", str(run.out)], capsys)
     take_out(run.store, odd.key)
     run.go()
     assert contents(run.store.root) == before

@@ -95,7 +95,7 @@ class Method(Registered):
 METHODS: Registry[Method] = Registry("method", "activeprune.methods", make=Method)
 
 
-def method(
+def method(  # noqa: PLR0913  options by name
     name: str,
     *,
     scope: Scope = "global",
