@@ -325,7 +325,7 @@ def test_numbers_of_numpy_are_numbers_and_a_run_is_no_folder(tmp_path: Path) -> 
 def test_a_thousand_processes_are_no_more_than_there_are_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     helpers: list[int] = []
 
-    def recorded(own: object, out: Path, count: int, pack: int | None) -> object:
+    def recorded(own: object, command: list[str], count: int) -> object:
         helpers.append(count)
         return own
 

@@ -95,7 +95,6 @@ class EagerLane(Member):
 
     def prepare(self, epoch: int, rates: Tensor) -> None:
         """Makes ready for the steps of an epoch, at these learning rates."""
-        self.feed.expect(epoch)
         self._next = epoch, rates
 
     def begin(self) -> None:

@@ -70,12 +70,9 @@ class Fused:
             rows = {slot: lane.tables.rows[part] for slot, lane in own.items()}
             anything = next(iter(rows.values()))
             shown = torch.stack([rows.get(slot, anything) for slot in range(self.networks.members)])
-            sums.append(torch.stack(self.networks.evaluate(shown)) / shown.shape[1])
-        means = torch.stack(sums).permute(2, 0, 1).tolist()  # by slot and part: loss and accuracy
-        return [
-            {part: Score(accuracy, loss) for part, (loss, accuracy) in zip(EVALUATED, means[slot], strict=True)}
-            for slot in own
-        ]
+            sums.append(torch.stack(self.networks.evaluate(shown)))
+        found = dict(zip(EVALUATED, torch.stack(sums).tolist(), strict=True))
+        return [{part: lane.scored(part, *found[part]) for part in EVALUATED} for lane in own.values()]
 
     def copied(self) -> tuple[Tensor, Tensor, Tensor]:
         """Parameters, running statistics and batch counts of all networks as they are now: one copy for all who ask."""
@@ -148,6 +145,11 @@ class FusedLane:
         fetched = [outcome.fetched for outcome in self._outcomes]
         losses = [loss for all_losses, _, _ in fetched for loss in all_losses[self.slot]]
         return losses, sum(right[self.slot] for _, right, _ in fetched)
+
+    def scored(self, part: Part, losses: Sequence[float], right: Sequence[float]) -> Score:
+        """Sums over the images of a part, of all networks, as its own means."""
+        count = len(self.tables.rows[part])
+        return Score(right[self.slot] / count, losses[self.slot] / count)
 
     def snapshot(self) -> Snapshot:
         """Weights, norm parameters and running statistics as they are now; asked later, it brings them to the CPU."""
