@@ -21,10 +21,8 @@ class Loss:
     function: LossFn | None = None
 
     def __post_init__(self) -> None:
-        is_function = callable(self.function) and not isinstance(
-            self.function, type
-        )  # which would be built, not called
-        if self.function is not None and not is_function:
+        is_class = isinstance(self.function, type)  # which would be built, not called
+        if self.function is not None and (is_class or not callable(self.function)):
             raise InputError(f"loss_fn must be a function of (output, target), not {kind_of(self.function)}")
 
     def __iter__(self) -> Iterator[Batch]:
