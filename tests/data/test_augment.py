@@ -49,6 +49,7 @@ def test_an_epochs_draws_are_a_permutation_shifts_in_0_to_8_and_fair_coins() -> 
     drawn = draws(0, 0, 9000)
     assert drawn.order.sort().values.tolist() == list(range(9000))
     assert (drawn.shift.shape, drawn.shift.dtype, drawn.flip.dtype) == ((9000, 2), torch.uint8, torch.bool)
+    assert drawn.order.dtype == torch.int32
     for column in drawn.shift.T:
         assert all(abs(count - 1000) < 150 for count in column.bincount(minlength=9).tolist())  # 5 standard deviations
         assert column.max() == 8

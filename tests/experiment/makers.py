@@ -32,17 +32,17 @@ class Listening(Observer):
     """Hands what is told to a test that waits for it."""
 
     def __init__(self) -> None:
-        self._told: SimpleQueue[Step | str] = SimpleQueue()
+        self.lines: SimpleQueue[Step | str] = SimpleQueue()
 
     def finished(self, step: Step, seconds: float) -> None:
-        self._told.put(step)
+        self.lines.put(step)
 
     def trouble(self, line: str) -> None:
-        self._told.put(line)
+        self.lines.put(line)
 
     def told(self, count: int) -> list[Step | str]:
         """The next things that are told, in order."""
-        return [self._told.get(timeout=300) for _ in range(count)]
+        return [self.lines.get(timeout=300) for _ in range(count)]
 
 
 def go(folder: Path, **changes) -> tuple[Run, Counting]:

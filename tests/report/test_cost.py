@@ -106,6 +106,6 @@ def test_a_skeleton_is_the_network_that_is_trained() -> None:
     dataset = training.dataset()
     real = training.build(len(dataset.classes), dataset.channels)
     assert training.outline() == ((1, 8, 8), 10)
-    skeleton = training.skeleton()
+    skeleton = training.skeleton(10, 1)
     assert all(parameter.is_meta for parameter in skeleton.parameters())
     assert {n: p.shape for n, p in skeleton.named_parameters()} == {n: p.shape for n, p in real.named_parameters()}

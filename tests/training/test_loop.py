@@ -146,7 +146,8 @@ def test_a_feed_of_another_training_is_refused() -> None:
     [
         ({"first": 3}, "epochs 3 to 3: this training has epochs 0 to 3"),
         ({"last": 4}, "epochs 0 to 4"),
-        ({"first": -1}, "epochs -1 to 3"),
+        ({"first": -1}, "first = -1: at least 0 is needed"),
+        ({"last": 0}, "last = 0: at least 1 is needed"),
         ({"first": 1.5}, "first = 1.5: a whole number is needed"),
         ({"last": True}, "last = True"),
         ({"device": "abacus"}, "device 'abacus' cannot be used here"),

@@ -5,9 +5,10 @@ import torch
 
 import activeprune as ap
 from activeprune.training import Case, Checkpoint, Span, Training
+from activeprune.training.case import WHOLE
 from activeprune.training.duration import Duration
 from activeprune.training.engine import Eager
-from activeprune.training.loop import ALL, train_together
+from activeprune.training.loop import train_together
 from activeprune.training.probe import Probe, ProbedNetwork
 from activeprune.training.result import ForeignCheckpoint
 from tests.training.makers import half, same, start_of, training
@@ -23,7 +24,7 @@ def probe_of(every: str, chosen: Training = CHOSEN, seed: int = 0, masks: ap.Mas
     return Probe(Duration.read(every), network, masks, [x for x, _ in feed.unaugmented(20)])
 
 
-def together(cases: list[Case], chosen: Training = CHOSEN, span: Span = ALL):
+def together(cases: list[Case], chosen: Training = CHOSEN, span: Span = WHOLE):
     return train_together(chosen, cases, Eager(chosen, CPU), span)
 
 

@@ -9,8 +9,9 @@ import torch
 
 from activeprune.core.randomness import torchs_own
 from activeprune.training import Case, Checkpoint, Span
+from activeprune.training.case import WHOLE
 from activeprune.training.engine import Eager
-from activeprune.training.loop import ALL, _reproducible, train_together
+from activeprune.training.loop import _reproducible, train_together
 from tests.training.makers import by_itself, half, same, same_result, start_of, training
 
 FULL = training(
@@ -21,7 +22,7 @@ CPU = torch.device("cpu")
 SECONDS = 60  # until a test that would wait for ever fails
 
 
-def together(cases: list[Case], span: Span = ALL):
+def together(cases: list[Case], span: Span = WHOLE):
     return train_together(FULL, cases, Eager(FULL, CPU), span)
 
 
@@ -145,3 +146,31 @@ def test_a_checkpoint_can_be_written_whatever_the_layout_in_memory(tmp_path: Pat
     wide = torch.randn(8, 4, 3, 3).to(memory_format=torch.channels_last)
     Checkpoint(1, {"w": wide}, {"w/momentum_buffer": wide}).save(tmp_path / "kept")
     assert torch.equal(Checkpoint.load(tmp_path / "kept").optimizer["w/momentum_buffer"], wide)
+
+
+class Logged(Eager):
+    """Writes down what its lanes are asked for."""
+
+    def lane(self, feed, start, masks):
+        lane = super().lane(feed, start, masks)
+        for name in ("prepare", "begin", "end"):
+            setattr(lane, name, self._noting(name, getattr(lane, name)))
+        return lane
+
+    def _noting(self, name: str, asked):
+        def noted(*arguments):
+            self.log.append((name, *arguments[:1]))
+            return asked(*arguments)
+
+        return noted
+
+
+def test_an_epoch_is_prepared_before_anybody_waits_for_the_one_before() -> None:
+    """Once each, and none that is not to come: the device computes meanwhile."""
+    engine = Logged(FULL, CPU)
+    engine.log = []
+    (result,) = train_together(FULL, [case(3)], engine, Span(last=2))
+    assert engine.log == [
+        ("prepare", 0), ("begin",), ("prepare", 1), ("end",), ("begin",), ("end",),
+    ]  # fmt: skip
+    assert same_result(result, by_itself(FULL, 3, start_of(FULL), last=2))

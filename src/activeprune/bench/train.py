@@ -41,21 +41,19 @@ class Row:
     floor: float | None
     times_eager: float | None = None
 
-    def against(self, plain: Row | None) -> Row:
-        """Compared with the plain loop; None: there is nothing to compare with yet."""
-        return self if plain is None else replace(self, times_eager=self.images_per_second / plain.images_per_second)
+    def against(self, plain: Row) -> Row:
+        """Compared with a plain loop."""
+        return replace(self, times_eager=self.images_per_second / plain.images_per_second)
 
 
 def run(network: str, replicas: Sequence[int], batch: int, device: torch.device) -> Iterator[Row]:
     """One row for the plain loop in each precision, then one for each number of replicas in bf16.
 
-    `times_eager` compares with the plain loop in bf16.
+    `times_eager` compares with the plain loop in bf16, and that one with the plain loop in fp32.
     """
-    plain: Row | None = None
-    for precision in ("fp32", "bf16"):
-        training = bench_training(network, precision, batch)
-        yield (row := _timed(training, noise(FEWER), Eager(training, device), 1).against(plain))
-        plain = row
+    exact, training = (bench_training(network, precision, batch) for precision in ("fp32", "bf16"))
+    yield (before := _timed(exact, noise(FEWER), Eager(exact, device), 1))
+    yield (plain := _timed(training, noise(FEWER), Eager(training, device), 1).against(before))
     fused = device.type == "cuda" and fitting(training, noise(FEWER)) is not None
     dataset = noise(CIFAR if fused else FEWER)
     for count in replicas:

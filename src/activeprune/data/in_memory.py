@@ -19,10 +19,7 @@ from .normalise import Normalisation, resized, scaled, statistics
 
 @dataclass(eq=False, repr=False)
 class InMemory(Feed):
-    """A feed of `Images`, which lie on the device as bytes.
-
-    Batches are scaled to `resolution` after all else; None leaves them as they are.
-    """
+    """A feed of `Images`, which lie on the device as bytes; batches are scaled to a resolution after all else."""
 
     def __post_init__(self) -> None:
         images = self.split.dataset.train

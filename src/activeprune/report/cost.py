@@ -91,7 +91,8 @@ def layers_of(model: nn.Module, shape: Shape) -> dict[str, LayerCost]:
 def layers_of_study(study: Study) -> dict[str, LayerCost] | None:
     """Of a study's network on its images; None where the images or the network are not at hand, or not understood."""
     try:
-        layers = layers_of(study.training.skeleton(), study.training.outline().shape)
+        shape, classes = study.training.outline()
+        layers = layers_of(study.training.skeleton(classes, shape[0]), shape)
     except Exception:  # a network or a loader of somebody else's may raise anything: then there is no cost to show
         return None
     return layers if layers and all(layer.uses for layer in layers.values()) else None

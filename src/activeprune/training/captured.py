@@ -191,7 +191,7 @@ class CapturedLane(Member):
         """Starts the epoch that was prepared."""
         self.at.zero_()
         self.right.zero_()
-        self.count = self.tables.used
+        self.count = self.tables.steps
 
     def one_step(self) -> None:
         """The step at `at`; nothing in it waits, and all that it reads and writes has a fixed place."""
@@ -239,8 +239,7 @@ class CapturedLane(Member):
 
     def scored(self, part: Part, loss: float, right: float) -> Score:
         """Those sums as means."""
-        count = len(self.tables.rows[part])
-        return Score(int(right) / count, loss / count)
+        return Score.of(loss, right, len(self.tables.rows[part]))
 
     def _input(self, pixels: Tensor) -> Tensor:
         x = scaled(pixels, self.scale, self.offset)

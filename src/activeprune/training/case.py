@@ -52,7 +52,10 @@ class Span:
         >>> Span(2).within(80)
         (2, 80)
         """
-        first, last = whole("first", self.first, -end), end if self.last is None else whole("last", self.last, 0)
-        if not 0 <= first < last <= end:
+        first, last = whole("first", self.first, 0), end if self.last is None else whole("last", self.last, 1)
+        if not first < last <= end:
             raise InputError(f"epochs {first} to {last}: this training has epochs 0 to {end}")
         return first, last
+
+
+WHOLE = Span()

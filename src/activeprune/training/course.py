@@ -18,7 +18,7 @@ from .settings import Training
 
 
 class Course:
-    """A case and its lane between its epochs, `at` first where it begins or goes on. `failure` ends it.
+    """A case and its lane between its epochs, from the checkpoint `at` on. `failure` ends it.
 
     `first` is the epoch that its training began with.
     """
@@ -36,7 +36,7 @@ class Course:
         self._losses: Sequence[float] = ()
         self._right = 0
         self._kept: Checkpoint | None = None
-        self._probe, self.probed = case.probe, [] if case.probe is None else list(at.probed)
+        self.probed = [] if case.probe is None else list(at.probed)
         steps = case.feed.steps
         due = [] if case.probe is None else case.probe.due(first * steps, len(self.rates), steps)
         self._due = due[len(self.probed) :]
@@ -60,9 +60,9 @@ class Course:
 
     def look(self) -> None:
         """Through the probe, where that is due. To be asked in the middle of an epoch; between two, it is."""
-        if self._probe is not None and self._due and self._due[0] == self._step:
+        if self.case.probe is not None and self._due and self._due[0] == self._step:
             now = self.lane.snapshot() if self.left else lambda: self.good
-            self.probed.append(self._probe(self._due.pop(0), now))
+            self.probed.append(self.case.probe(self._due.pop(0), now))
 
     def judge(self) -> bool:
         """Whether the steps of the epoch went well; to be asked when none is left."""

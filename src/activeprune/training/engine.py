@@ -94,7 +94,7 @@ class EagerLane(Member):
         self.check_output(feed.evaluation("validation"), len(feed.classes))
 
     def prepare(self, epoch: int, rates: Tensor) -> None:
-        """Makes ready for the steps of an epoch, at these learning rates."""
+        """Notes which epoch comes next, and its learning rates."""
         self._next = epoch, rates
 
     def begin(self) -> None:

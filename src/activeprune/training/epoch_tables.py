@@ -12,7 +12,8 @@ class Tables:
     """An epoch of one network, by step: which rows of a `Shelf`, how each is shown, and the learning rates.
 
     `order` int64 [steps, batch], `shift` int64 [steps, batch, 2], `flip` bool [steps, batch], `rates` float32 [steps].
-    They keep their places, so that a CUDA graph may read them. `rows` int64 are all images of a part.
+    They keep their places, so that a CUDA graph may read them. `rows` int64 are all images of a part, `steps` those of
+    the epoch that is in place.
     """
 
     def __init__(self, feed: Feed, device: torch.device) -> None:
@@ -21,6 +22,7 @@ class Tables:
         self.shift = torch.zeros(*shape, 2, dtype=torch.int64, device=device)
         self.flip = torch.zeros(shape, dtype=torch.bool, device=device)
         self.rates = torch.zeros(feed.steps, device=device)
+        self.steps = 0
         self.take_on(feed)
 
     def take_on(self, feed: Feed) -> None:
@@ -35,7 +37,7 @@ class Tables:
         Nothing waits for the device, which does this when it has done what it was asked for before.
         """
         drawn, used = self.feed.draws(epoch), self.order.numel()
-        self.used = len(rates)
+        self.steps = len(rates)
         self.feed.expect(epoch + 1)
         self.order.copy_(self.rows["train"][self._sent(drawn.order[:used])].view_as(self.order))
         self.shift.copy_(self._sent(drawn.shift[:used]).view_as(self.shift))

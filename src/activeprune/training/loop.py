@@ -15,17 +15,15 @@ from ..core.errors import InputError
 from ..core.masks import Masks
 from ..core.randomness import torchs_own
 from ..data import Feed
-from .case import Case, Span
+from .case import WHOLE, Case, Span
 from .course import Course
 from .engine import Eager, Engine
 from .probe import Probe
 from .result import Checkpoint, ForeignCheckpoint, Result
 from .settings import Training
 
-ALL = Span()
 
-
-def train(training: Training, case: Case, span: Span = ALL) -> Result:
+def train(training: Training, case: Case, span: Span = WHOLE) -> Result:
     """Trains one network where its feed is: a function of the training and of the case's seed, start and masks, to the
     bit on one CPU.
 
@@ -40,7 +38,7 @@ def train(training: Training, case: Case, span: Span = ALL) -> Result:
 
 
 def train_together(
-    training: Training, cases: Sequence[Case], engine: Engine, span: Span = ALL, began: float | None = None
+    training: Training, cases: Sequence[Case], engine: Engine, span: Span = WHOLE, began: float | None = None
 ) -> list[Result]:
     """Trains several networks side by side; each gets the result that it would get alone.
 

@@ -26,6 +26,11 @@ class Score:
     accuracy: float
     loss: float
 
+    @classmethod
+    def of(cls, loss: float, right: float, count: int) -> Score:
+        """From sums over so many images."""
+        return cls(right / count, loss / count)
+
 
 class Member:
     """A network, its masks and its optimiser on a device.
@@ -95,7 +100,7 @@ class Member:
                 count += len(y)
                 total += self.sums(x, y)
         loss, right = total.tolist()
-        return Score(int(right) / count, loss / count)
+        return Score.of(loss, right, count)
 
     def sums(self, x: Tensor, y: Tensor) -> Tensor:
         """Loss and right answers, added up over a batch."""

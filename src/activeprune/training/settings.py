@@ -168,12 +168,11 @@ class Training(Settings):
         """The network for such data, with the weights that (seed, cycle) gives it."""
         return initial(self.network.name, num_classes, seed, cycle, self.init, **self._options(channels))
 
-    def skeleton(self) -> nn.Module:
-        """The network for its data, without weights (on the meta device), and without the data if they are known."""
-        shape, classes = self.outline()
-        options = {name: value for name, value in self._options(shape[0]).items() if name != "pretrained"}
+    def skeleton(self, num_classes: int, channels: int) -> nn.Module:
+        """The network for such data without weights, on the meta device."""
+        options = {name: value for name, value in self._options(channels).items() if name != "pretrained"}
         with torch.device("meta"):
-            return build(self.network.name, classes, **options)
+            return build(self.network.name, num_classes, **options)
 
     def outline(self) -> Outline:
         """Shape of the images that the network sees, and the number of classes."""

@@ -57,6 +57,7 @@ def test_a_helper_that_breaks_is_reported(tmp_path: Path) -> None:
         why, ended = listening.told(2)
     assert "must hold keys and values" in why
     assert "a helper process ended with code 1" in ended
+    assert listening.lines.empty()
 
 
 @pytest.mark.parametrize("pack", [None, 8])

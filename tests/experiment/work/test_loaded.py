@@ -1,5 +1,6 @@
 """What steps read from the store: what cannot be used, though its checksum is right, is told by its entry."""
 
+import dataclasses
 import json
 import struct
 from pathlib import Path
@@ -15,7 +16,16 @@ from activeprune.experiment.plan.steps import Prune, Train
 from activeprune.experiment.runs import Run
 from activeprune.experiment.search import started
 from activeprune.experiment.store import FolderStore
-from activeprune.experiment.store.artifacts import CHECKPOINT, MASKS, STATE, masks_bytes, state_bytes, state_of
+from activeprune.experiment.store.artifacts import (
+    CHECKPOINT,
+    MASKS,
+    STATE,
+    checkpoint_bytes,
+    checkpoint_of,
+    masks_bytes,
+    state_bytes,
+    state_of,
+)
 from activeprune.experiment.work.loaded import Loaded
 from tests.cli.makers import refused
 from tests.experiment.makers import TINY, contents, copied
@@ -123,3 +133,27 @@ def test_a_checkpoint_that_cannot_be_used_is_told_by_the_entry_that_it_is_of(tmp
         with pytest.raises(ap.InputError, match=rf"^entry {step.resume.key}: checkpoint\.safetensors cannot") as told:
             run.go()
         assert "(it is no checkpoint of a training" in str(told.value)
+
+
+@pytest.mark.parametrize("odd", [{"of": "another"}, {"epoch": 77}, {"state": {"fc.weight": torch.ones(2)}}])
+def test_a_checkpoint_of_another_training_is_told_by_its_entry(tmp_path: Path, odd: dict) -> None:
+    late = {"variants": ["plain"], "cycles": 1, "chain": "rewind", "rewind_epoch": 1, "epochs": "2ep"}
+    run = started("smoke", tmp_path / "run", changes=late)
+    run.go()
+    step = next(step for step in run.plan.steps.values() if isinstance(step, Train) and step.resume is not None)
+    take_out(run.store, step.key)
+    kept = checkpoint_of(run.store.get(step.resume.key, CHECKPOINT))
+    replace(run.store, step.resume.key, CHECKPOINT, checkpoint_bytes(dataclasses.replace(kept, **odd)))
+    with pytest.raises(ap.InputError, match=rf"^entry {step.resume.key}: checkpoint\.safetensors (is|cannot)"):
+        run.go()
+
+
+def test_a_report_names_the_entry_of_masks_without_weights(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    run = Run.opened(copied(finished, tmp_path) / "run")
+    step = next(cell.masks for cell in run.plan.cells if cell.masks is not None)
+    bits = {"conv.weight": torch.zeros(0, dtype=torch.uint8).numpy()}
+    empty = save(bits, metadata={FORMAT: json.dumps({"shapes": {"conv.weight": [0, 3]}, "left_out": None})})
+    replace(run.store, step.key, MASKS, empty)
+    assert f"entry {step.key}: {MASKS} cannot be used" in refused(["report", str(run.out), "--no-figures"], capsys)

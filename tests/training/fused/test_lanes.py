@@ -8,6 +8,7 @@ from activeprune.training.fused import FusedResNets, Layout
 from activeprune.training.fused.lanes import Fused, FusedLane
 from activeprune.training.fused.memory import Networks
 from tests.gpu.makers import half, start_of, training
+from tests.training.makers import same
 
 CPU = torch.device("cpu")
 CHOSEN = training(network="resnet8", precision="bf16")
@@ -17,7 +18,8 @@ def lane(start: dict, masks: ap.Masks | None = None) -> FusedLane:
     """One that checks as it does on a GPU, without kernels."""
     networks = object.__new__(FusedResNets)
     networks.layout, networks.device = Layout(8, "conv", 10), CPU
-    networks.networks = Networks.zeros(1, networks.layout, 8, CPU)
+    networks.networks = own = Networks.zeros(1, networks.layout, 8, CPU)
+    networks.parameters, networks.running, networks.batches = own.parameters, own.running, torch.zeros(1).long()
     engine = object.__new__(Fused)
     engine.training, engine.device, engine.networks, engine.model = CHOSEN, CPU, networks, CHOSEN.build(10, 3)
     return FusedLane(engine, 0, CHOSEN.feed(0), start, masks)
@@ -51,3 +53,22 @@ def test_momentum_of_another_network_is_not_passed_over(momentum: dict, told: st
         own = lane(start_of(CHOSEN))
     with pytest.raises(ap.InputError, match=told):
         own.load_optimizer_state(momentum)
+
+
+def test_a_snapshot_stays_what_it_was_when_another_network_takes_the_place() -> None:
+    first, second = start_of(CHOSEN), start_of(CHOSEN, seed=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FusedResNets, "place", put)
+        own = lane(first)
+        taken = own.snapshot()
+        assert own.engine.copied() is own.engine.copied()  # one copy for all who ask
+        own.load(second)
+        assert same(taken(), first)
+        assert same(own.snapshot()(), second)
+
+
+def put(networks: FusedResNets, slot: int, state: dict, masks: object, momentum: object) -> None:
+    """Parameters and statistics, without the packed weights, which only a GPU needs."""
+    networks.parameters[slot] = networks.layout.row(state)
+    networks.running[slot] = networks.layout.running(state)
+    networks.batches[slot] = 0

@@ -20,6 +20,7 @@ from .entry import canonical, unfit
 
 T = TypeVar("T")
 
+ODD = SafetensorError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError
 RECORD, STATE, MASKS, CHECKPOINT = "record.json", "state.safetensors", "masks.safetensors", "checkpoint.safetensors"
 
 
@@ -72,7 +73,7 @@ def usable(key: str, part: str) -> Iterator[None]:
     """Names the entry in whatever is wrong with the content of a part of it."""
     try:
         yield
-    except (SafetensorError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+    except ODD as error:
         reason = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
         raise unfit(key, part, f"cannot be used ({' '.join(reason.split())})") from error
 

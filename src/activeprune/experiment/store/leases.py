@@ -20,7 +20,7 @@ from ...files import whole, write
 from .entry import canonical, checked_key
 from .files import alone, explained
 
-SECONDS = 60.0  # that a lease lasts; whoever works renews it
+LEASE_SECONDS = 60.0  # that a lease lasts; whoever works renews it
 CLOCKS_APART = 10  # times as long: a lease that lasts longer was written by a clock that was wrong
 
 
@@ -51,7 +51,7 @@ class Lease:
 
 
 class Leases:
-    """The leases of one owner in the store at `root`; each of these is an owner of its own. `now` is its clock.
+    """The leases of one owner in the store at `root`; every `Leases` object is an owner of its own. `now` is its clock.
 
     A lease has run out at its time, or when its process on this host is gone, which is how a killed run starts again
     without waiting. One that would last far longer than any is from before a clock was set back: it has run out, too.
@@ -78,7 +78,7 @@ class Leases:
         """Who has the lease of a key now, None if nobody has."""
         held = self._read(checked_key(key))
         left = 0.0 if held is None else held.expires - self._now()
-        if held is None or not 0 < left <= CLOCKS_APART * SECONDS:
+        if held is None or not 0 < left <= CLOCKS_APART * LEASE_SECONDS:
             return None
         return None if held.host == self.host and not _runs(held.pid) else held
 
@@ -112,7 +112,7 @@ class Leases:
         return held if 0 < held.pid < 2**31 and math.isfinite(held.expires) else None
 
     def _write(self, key: str) -> None:
-        holder = Holder(self.owner, self.host, os.getpid(), self._now() + SECONDS)
+        holder = Holder(self.owner, self.host, os.getpid(), self._now() + LEASE_SECONDS)
         with whole(self._file(key)) as staged:
             write(staged, canonical(asdict(holder)))
 

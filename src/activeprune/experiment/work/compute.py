@@ -41,13 +41,12 @@ from ..store.artifacts import (
     RECORD,
     STATE,
     checkpoint_bytes,
-    checkpoint_of,
     masks_bytes,
     probe_part,
     record_bytes,
     state_bytes,
-    usable,
 )
+from ..store.entry import unfit
 from ..store.provenance import Pace, Provenance
 from ..store.records import PruneRecord, TrainRecord, probe_bytes, probed
 from .loaded import Loaded
@@ -148,11 +147,11 @@ class Compute:
 
     def _resumable(self, step: Train, masks: Masks | None) -> Checkpoint | None:
         """This training's own checkpoint, or the end of the one that it goes on from."""
-        path = self._checkpoint_path(step)
+        path, of = self._checkpoint_path(step), checkpoint_identity(step.training, step.seed, masks, step.first)
         if path.exists():
             try:
                 kept = Checkpoint.load(path)
-                if kept.of == checkpoint_identity(step.training, step.seed, masks, step.first):
+                if kept.of == of:
                     return kept
                 self.forget(step)
             except InputError as error:
@@ -161,9 +160,9 @@ class Compute:
                 self.tell(f"{error}: the training starts anew")
                 self.forget(step)
         if step.resume is not None and self.store.has(step.resume.key, CHECKPOINT):
-            content = self.store.get(step.resume.key, CHECKPOINT)
-            with usable(step.resume.key, CHECKPOINT):
-                kept = checkpoint_of(content)
+            kept = self.loaded.checkpoint(step.resume)
+            if (kept.of, kept.epoch) != (of, step.resume.last):
+                raise unfit(step.resume.key, CHECKPOINT, "is a checkpoint of another training")
             return replace(kept, probed=probed(self.store, step.resume.key, self.probed.get(step.resume.key)))
         return None
 

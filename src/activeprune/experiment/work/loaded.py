@@ -11,12 +11,12 @@ from torch import Tensor, nn
 from ...core.errors import InputError, listed
 from ...core.masks import Masks
 from ...data import Dataset, Feed
-from ...training import Training
+from ...training import Checkpoint, Training
 from ...training.probe import ProbedNetwork
 from ...training.settings import OF_THE_BATCHES
 from ..plan.steps import Init, Prune, Train
 from ..store import Store
-from ..store.artifacts import MASKS, STATE, masks_of, state_of, usable
+from ..store.artifacts import CHECKPOINT, MASKS, STATE, checkpoint_of, masks_of, state_of, usable
 
 DATASETS_KEPT = 4
 FEEDS_KEPT = 64  # by rows: of two packs
@@ -77,6 +77,14 @@ class Loaded:
             masks.weights_of(skeleton)
         return masks
 
+    def checkpoint(self, step: Train) -> Checkpoint:
+        """What a training left for another one to go on from."""
+        content, skeleton = self.store.get(step.key, CHECKPOINT), self._skeleton(step.training)
+        with usable(step.key, CHECKPOINT):
+            checkpoint = checkpoint_of(content)
+            _check(checkpoint.state, skeleton)
+        return checkpoint
+
     def _feed_by_rows(self, training: Training, seed: int) -> Feed:
         """For an engine that has all images on its device, and asks which ones, in which order and how scaled."""
         return training.feed(seed, dataset=self.dataset(training))
@@ -86,12 +94,16 @@ class Loaded:
         return ProbedNetwork(self.model(training, seed=0).to(self.device), recorded=recorded)
 
     def _without_weights(self, training: Training) -> nn.Module:
-        """What states and masks must fit; it takes hardly any memory."""
-        return self.model(training, seed=0).to("meta")
+        """What states and masks must fit."""
+        data = self.dataset(training)
+        try:
+            return training.skeleton(len(data.classes), data.channels)
+        except Exception:  # somebody's own network that needs numbers while it is built
+            return self.model(training, seed=0).to("meta")
 
 
 def _check(state: Mapping[str, Tensor], network: nn.Module) -> None:
     """An error for the state of another network: names, shapes or types differ."""
     wanted, given = ({name: (t.shape, t.dtype) for name, t in s.items()} for s in (network.state_dict(), state))
     if wrong := sorted({name for name, _ in wanted.items() ^ given.items()}):
-        raise InputError(f"names, shapes or types are not those of the network: it differs in {listed(wrong)}")
+        raise InputError(f"names, shapes or types are not those of the network: {listed(wrong)} differ")

@@ -15,7 +15,7 @@ from ...core.errors import InputError
 from ..plan import Plan, Seen
 from ..plan.steps import Step
 from ..store import Damaged, FolderStore, Missing
-from ..store.leases import SECONDS, Lease, Leases
+from ..store.leases import LEASE_SECONDS, Lease, Leases
 from .compute import Made, StepFailed
 from .observer import Observer
 
@@ -155,6 +155,6 @@ class Queue:
         return time.perf_counter() - since
 
     def _renew(self) -> None:
-        while not self._over.wait(SECONDS / 3):
+        while not self._over.wait(LEASE_SECONDS / 3):
             for lease, _ in list(self._held.values()):
                 lease.renew()

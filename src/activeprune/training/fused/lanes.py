@@ -72,7 +72,10 @@ class Fused:
             shown = torch.stack([rows.get(slot, anything) for slot in range(self.networks.members)])
             sums.append(torch.stack(self.networks.evaluate(shown)))
         found = dict(zip(EVALUATED, torch.stack(sums).tolist(), strict=True))
-        return [{part: lane.scored(part, *found[part]) for part in EVALUATED} for lane in own.values()]
+        return [
+            {part: lane.scored(part, losses[slot], right[slot]) for part, (losses, right) in found.items()}
+            for slot, lane in own.items()
+        ]
 
     def copied(self) -> tuple[Tensor, Tensor, Tensor]:
         """Parameters, running statistics and batch counts of all networks as they are now: one copy for all who ask."""
@@ -146,10 +149,9 @@ class FusedLane:
         losses = [loss for all_losses, _, _ in fetched for loss in all_losses[self.slot]]
         return losses, sum(right[self.slot] for _, right, _ in fetched)
 
-    def scored(self, part: Part, losses: Sequence[float], right: Sequence[float]) -> Score:
-        """Sums over the images of a part, of all networks, as its own means."""
-        count = len(self.tables.rows[part])
-        return Score(right[self.slot] / count, losses[self.slot] / count)
+    def scored(self, part: Part, loss: float, right: float) -> Score:
+        """Sums over the images of a part as means."""
+        return Score.of(loss, right, len(self.tables.rows[part]))
 
     def snapshot(self) -> Snapshot:
         """Weights, norm parameters and running statistics as they are now; asked later, it brings them to the CPU."""

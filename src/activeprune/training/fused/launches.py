@@ -20,8 +20,7 @@ HEAD_IMAGES = 8  # a block of the last kernel
 NONE, IDENTITY, PADDED, PROJECTED = range(4)  # enum Shortcut of the kernels
 SHORTCUT_CHUNKS = 2048  # runs of 8 channels that a block of the shortcuts' sums adds
 
-
-Order = Literal["next", "aside", "joining"]
+Way = Literal["next", "aside", "joining"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class Launch:
 
     kernel: str
     launch: Callable[[bool], None]
-    order: Order = "next"
+    way: Way = "next"
 
 
 class Residual(NamedTuple):
@@ -233,7 +232,7 @@ class Launches:
         if residual is not None:
             a.residual, a.residual_pitch, a.residual_offset = _at(residual.gradient), residual.pitch, residual.offset
         joins = residual is not None and residual.aside
-        self._add(kernel, cut.units // run, a, order="joining" if joins else "next")
+        self._add(kernel, cut.units // run, a, way="joining" if joins else "next")
 
     def _project(self, block: Block, index: int, outer: Tensor) -> None:
         conv = block.projection
@@ -251,7 +250,7 @@ class Launches:
             chunks=chunks,
             per_block=SHORTCUT_CHUNKS,
         )
-        self._add(f"shortcut_sums_{conv.outputs}", blocks, first, order="aside")
+        self._add(f"shortcut_sums_{conv.outputs}", blocks, first, way="aside")
         kernel = f"project_backward_{conv.outputs}"
         cut = self._cut(kernel, conv.side)
         second = args.ProjectBackward(
@@ -271,7 +270,7 @@ class Launches:
             per_block=cut.per_unit,
             **self._common(),
         )
-        self._add(kernel, cut.units, second, order="aside")
+        self._add(kernel, cut.units, second, way="aside")
 
     def _stem_backward(self, gradient: Tensor) -> None:
         stem, networks = self.layout.stem, self.networks
@@ -360,11 +359,9 @@ class Launches:
 
     # ---- common to all
 
-    def _add(
-        self, kernel: str, blocks: int, a: ctypes.Structure, shared: int | None = None, order: Order = "next"
-    ) -> None:
+    def _add(self, kernel: str, blocks: int, a: ctypes.Structure, shared: int | None = None, way: Way = "next") -> None:
         launch = partial(self.kernels[kernel].launch, blocks, self.members, a, shared)
-        self.launches.append(Launch(kernel, launch, order))
+        self.launches.append(Launch(kernel, launch, way))
 
     def _cut(self, kernel: str, side: int) -> Cut:
         return Cut.of(self.kernels[kernel], self.batch * side**2)

@@ -49,7 +49,7 @@ def why_not(layout: Layout, recipe: Recipe, images: tuple[int, ...]) -> str | No
 
 class FusedResNets:
     """K = `members` networks in training, each in its slot; `images` uint8 [N, 3, 32, 32] and `labels` int64 [N] on
-    the GPU serve them all, and a batch is so many rows of them.
+    the GPU serve them all, and a batch is `recipe.batch` rows of them.
 
     Raises `EngineUnavailable` where there is no GPU that can, `ValueError` for what `why_not` names.
     """
@@ -214,11 +214,11 @@ def _launch(launches: list[Launch]) -> None:
     """Puts the kernels of a step on the current stream, and those aside of it on another."""
     main, side = torch.cuda.current_stream(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
     for number, one in enumerate(launches):
-        if one.order == "aside":
+        if one.way == "aside":
             side.wait_stream(main)
             with torch.cuda.stream(side):
                 one.launch(False)
             continue
-        if one.order == "joining":
+        if one.way == "joining":
             main.wait_stream(side)
-        one.launch(number > 0 and one.order == "next")
+        one.launch(number > 0 and one.way == "next")
