@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 from collections.abc import Iterator
@@ -12,18 +13,20 @@ import torch
 
 from .core.errors import InputError
 
-AUTO = "auto"
+AUTO, CPU = "auto", torch.device("cpu")
 KINDS = ("cpu", "cuda", "mps")
 
 
-def device(name: str) -> torch.device:
-    """The named device, if this machine has it; `auto` is a GPU where there is one.
+def device(name: str | torch.device) -> torch.device:
+    """The named device, if this machine has it; `auto` is a GPU where there is one. A device stays what it is.
 
     >>> device("gpu")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
     activeprune.core.errors.InputError: device 'gpu' cannot be used here...: auto or cpu... can
     """
+    if isinstance(name, torch.device):
+        return name
     name = automatic() if name == AUTO else name
     try:
         place = torch.device(name)
@@ -64,16 +67,21 @@ def processor() -> str:
     return models[0] if models else platform.processor() or platform.machine()
 
 
+def cores() -> int:
+    """How many threads or processes can compute at once."""
+    return os.cpu_count() or 1
+
+
 def gpus() -> list[str]:
     """The names of the GPUs that torch can use."""
     return [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
 
 
 @contextmanager
-def one_thread(device: str) -> Iterator[None]:
+def one_thread(place: torch.device) -> Iterator[None]:
     """A CPU training runs in one thread: its bits then depend neither on the machine's cores nor on who else works."""
     threads = torch.get_num_threads()
-    torch.set_num_threads(1 if device == "cpu" else threads)
+    torch.set_num_threads(1 if place.type == "cpu" else threads)
     try:
         yield
     finally:

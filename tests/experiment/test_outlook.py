@@ -16,7 +16,7 @@ from activeprune.experiment.search import started
 from activeprune.experiment.store import FolderStore
 from activeprune.experiment.work import speed
 from activeprune.experiment.work.speed import Speed, alike
-from activeprune.machine import described, one_thread
+from activeprune.machine import CPU, described, one_thread
 from activeprune.training import Training
 
 STATE_BYTES = sum(t.numel() * t.element_size() for t in ap.build("resnet20").state_dict().values())
@@ -119,23 +119,23 @@ def test_the_disk_that_was_foretold_is_the_disk_that_was_used(tmp_path: Path, me
 def test_speeds_are_those_of_this_machine(tmp_path: Path) -> None:
     run = started("smoke", tmp_path / "run", changes={"variants": ["plain"], "cycles": 1})
     run.go()
-    found = speed.known(run.store, "cpu")
+    found = speed.known(run.store, CPU)
     assert list(found) == [alike(run.study.training)]
     told = [run.store.provenance(step.key)["speed"] for step in run.plan.trainings]
     assert found[alike(run.study.training)].steps == told[0]["steps_per_epoch"] == 108 // 32
-    with one_thread("cpu"):
+    with one_thread(CPU):
         here = described(torch.device("cpu"))
     assert {run.store.provenance(step.key)["machine"] for step in run.plan.trainings} == {here}
     elsewhere = FolderStore(tmp_path / "elsewhere")
     for number, speed_told in enumerate(told):
         elsewhere.put(f"{number:032x}", {"record.json": b"{}"}, {"machine": "an abacus", "speed": speed_told})
-    assert speed.known(elsewhere, "cpu") == {}
+    assert speed.known(elsewhere, CPU) == {}
 
 
 def test_speeds_of_packs_are_told_apart_by_their_size(tmp_path: Path) -> None:
     run = started("smoke", tmp_path / "run", changes={"variants": ["plain"], "cycles": 1, "seeds": 5})
     run.go(pack=3)
-    found = speed.known(run.store, "cpu")[alike(run.study.training)]
+    found = speed.known(run.store, CPU)[alike(run.study.training)]
     told = [run.store.provenance(step.key) for step in run.plan.trainings]
     assert sorted(found.packs) == sorted({provenance["pack"] for provenance in told})
     assert found.most == 3

@@ -16,6 +16,7 @@ from activeprune.experiment.plan.steps import Train
 from activeprune.experiment.runs import RUN_FILE, Run, store_beside
 from activeprune.experiment.search import started
 from activeprune.experiment.store import files
+from activeprune.machine import CPU, one_thread
 from tests.experiment.makers import TINY, contents, copied, go
 
 
@@ -226,4 +227,11 @@ def test_imports_that_are_no_names_are_one_line(tmp_path: Path, changed: dict) -
 
 
 def test_the_device_is_the_one_that_was_asked_for(tmp_path: Path) -> None:
-    assert started("smoke", tmp_path, changes={"device": "cpu"}).device == "cpu"
+    assert started("smoke", tmp_path, changes={"device": "cpu"}).device == CPU
+
+
+def test_a_cpu_that_has_a_number_trains_in_one_thread_as_well(tmp_path: Path) -> None:
+    """Its bits would depend on the machine's cores."""
+    numbered = started("smoke", tmp_path, changes={"device": "cpu:0"}).device
+    with one_thread(numbered):
+        assert torch.get_num_threads() == 1

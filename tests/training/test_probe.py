@@ -4,12 +4,13 @@ import pytest
 import torch
 
 import activeprune as ap
+from activeprune.neurons.again import RepeatedCounter
 from activeprune.training import Case, Checkpoint, Span, Training
 from activeprune.training.case import WHOLE
 from activeprune.training.duration import Duration
 from activeprune.training.engine import Eager
 from activeprune.training.loop import train_together
-from activeprune.training.probe import Probe, ProbedNetwork
+from activeprune.training.probe import Probe
 from activeprune.training.result import ForeignCheckpoint
 from tests.training.makers import half, same, start_of, training
 
@@ -20,7 +21,7 @@ STEPS = CHOSEN.feed(0).steps
 
 def probe_of(every: str, chosen: Training = CHOSEN, seed: int = 0, masks: ap.Masks | None = None) -> Probe:
     feed = chosen.feed(seed)
-    network = ProbedNetwork(chosen.build(len(feed.classes), feed.channels))
+    network = RepeatedCounter(chosen.build(len(feed.classes), feed.channels))
     return Probe(Duration.read(every), network, masks, [x for x, _ in feed.unaugmented(20)])
 
 

@@ -16,12 +16,13 @@ from ..core.masks import Masks
 from ..data import Feed
 from ..networks import build
 from ..neurons import dead_neurons
+from ..neurons.again import RepeatedCounter
 from ..training import Case
 from ..training.choosing import Engines
 from ..training.duration import Duration
 from ..training.engine import Eager
 from ..training.loop import train_together
-from ..training.probe import EVERY, PROBED_IMAGES, Probe, Probed, ProbedNetwork, at_once
+from ..training.probe import EVERY, PROBED_IMAGES, Probe, Probed, at_once
 from ..training.result import Snapshot
 from .measure import once, settle
 from .train import CIFAR, bench_training, noise
@@ -143,7 +144,7 @@ def looks(network: str, replicas: Sequence[int], device: torch.device) -> Iterat
     steps = every.steps(int(CIFAR * TRAINED) // BATCH)
     for count in replicas:
         engine = Engines(device, count).engine(training, dataset, count)
-        looked_at = ProbedNetwork(training.build(10, 3).to(device))
+        looked_at = RepeatedCounter(training.build(10, 3).to(device))
         where = str(device) if isinstance(engine, Eager) else "cpu"
         feeds = [training.feed(seed, where, dataset=dataset) for seed in range(count)]
         probes = [_TimedProbe(looked_at, feed, device) for feed in feeds]
@@ -170,7 +171,7 @@ def looks(network: str, replicas: Sequence[int], device: torch.device) -> Iterat
 class _TimedProbe(Probe):
     """A probe that looks after every epoch and knows how long it did."""
 
-    def __init__(self, network: ProbedNetwork, feed: Feed, device: torch.device) -> None:
+    def __init__(self, network: RepeatedCounter, feed: Feed, device: torch.device) -> None:
         images = [x.to(device) for x, _ in feed.unaugmented(PROBED_IMAGES, at_once(feed, device))]
         super().__init__(Duration(1), network, None, images)
         self.times: list[float] = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from ..experiment.search import WINNER_FILE, Search, started
 from ..experiment.work import speed
 from ..experiment.work.observer import Observer
 from ..extras import need
+from ..machine import cores
 from ..report.gathering import Gathered, gathered
 from ..report.rates import dead_table
 from ..report.tables import accuracy_table
@@ -75,7 +75,7 @@ def run(
         raise InputError("--measure belongs to --dry-run: a run measures as it goes")
     if tensorboard:
         need("tensorboard")
-    count = processes or (min(os.cpu_count() or 1, MOST_PROCESSES) if job.device == "cpu" else 1)
+    count = processes or (min(cores(), MOST_PROCESSES) if job.device.type == "cpu" else 1)
     if dry_run:
         ahead = _looked_ahead(job, count, measure)
         if ahead.missing:

@@ -10,6 +10,8 @@ from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
+import torch
+
 from ..core.errors import InputError, whole
 from ..core.masks import Masks
 from ..machine import AUTO, automatic
@@ -63,10 +65,10 @@ class Job(ABC):
         return Plan(*self.studies)
 
     @property
-    def device(self) -> str:
+    def device(self) -> torch.device:
         """Where it is computed."""
         chosen = self.studies[0].device
-        return automatic() if chosen == AUTO else str(usable_device(chosen))
+        return torch.device(automatic()) if chosen == AUTO else usable_device(chosen)
 
     def go(self, observer: Observer | None = None, processes: int = 1, pack: int | None = None) -> Outcome:
         """Computes what is missing; what was there before is found again.
@@ -111,8 +113,7 @@ class Job(ABC):
 
     def _executor(self, observer: Observer, pack: int | None) -> Executor:
         """For this process: one training after the other on a CPU, packs of them on a GPU."""
-        workers = os.cpu_count() or 0
-        compute = Compute(self.store, self.device, workers, self.plan.probed, observer.trouble)
+        compute = Compute(self.store, self.device, self.plan.probed, observer.trouble)
         spent, began = 0.0, time.monotonic()
 
         def after_step() -> None:
@@ -122,9 +123,9 @@ class Job(ABC):
                 self._tidy(observer)
                 spent += time.monotonic() - since
 
-        if pack is None and not self.device.startswith("cuda"):
+        if pack is None and self.device.type != "cuda":
             return Local(self.store, compute, after_step)
-        engines = Engines(usable_device(self.device), pack, observer.trouble)
+        engines = Engines(self.device, pack, observer.trouble)
         return Packed(self.store, compute, engines, after_step)
 
     def _check_layers(self) -> None:

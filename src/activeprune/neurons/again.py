@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable, Mapping
 import torch
 from torch import Tensor, nn
 
-from ..core.calling import Batch
+from ..core.calling import Batch, Batches
 from ..core.masks import Masks
 from ..core.recording import recorded_by
 from .attribution import Unfed
 from .carrying import carried
 from .dead import DeadNeuronCounter
+from .rates import DeadNeurons
 from .watching import Tally, Watch
 
 Shape = tuple[torch.Size, torch.dtype]
@@ -32,14 +33,22 @@ class RepeatedCounter(DeadNeuronCounter):
 
     On a GPU the second pass over batches of one shape is recorded as a CUDA graph, and later ones are replayed: a small
     network is hundreds of kernels that take longer to launch than to run. A model that cannot be recorded is run.
+    `recorded`: it may be; nothing else in this thread must be running on the GPU then.
     """
 
-    def __init__(self, model: nn.Module, graphs: bool = True) -> None:
+    def __init__(self, model: nn.Module, recorded: bool = True) -> None:
         super().__init__(model)
         self._now = Removed(None)
-        self._graphs = graphs  # wanted, and possible as far as is known
+        self._recorded = recorded  # wanted, and possible as far as is known
         self._seen: set[Shape] = set()
         self._records: dict[Shape, _Record] = {}
+
+    def counted(self, state: Mapping[str, Tensor], pruned: Removed, batches: Batches) -> DeadNeurons:
+        """Dead neurons of a state under masks."""
+        self.again(state, pruned)
+        for batch in batches:
+            self.add(batch)
+        return self.result()
 
     def again(self, state: Mapping[str, Tensor], pruned: Removed) -> None:
         """Forgets what was counted, and takes on other weights and buffers."""
@@ -64,7 +73,7 @@ class RepeatedCounter(DeadNeuronCounter):
         return self._now.unfed
 
     def _run(self, watch: Watch, batch: Batch, size: int) -> None:
-        if self._graphs and isinstance(batch, Tensor) and batch.device.type == "cuda":  # only on a GPU
+        if self._recorded and isinstance(batch, Tensor) and batch.device.type == "cuda":  # only on a GPU
             self._run_or_replay(watch, batch, size)
         else:
             super()._run(watch, batch, size)
@@ -84,7 +93,7 @@ class RepeatedCounter(DeadNeuronCounter):
         try:
             record = _Record(batch, watch.tallies.values(), lambda images: run(watch, images, size))
         except RuntimeError:  # it waits for the device, or needs more memory than there is
-            self._graphs = False
+            self._recorded = False
         else:
             self._records[batch.shape, batch.dtype] = record
 

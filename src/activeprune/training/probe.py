@@ -6,16 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from ..core.calling import Batches
 from ..core.errors import InputError
 from ..core.masks import Masks
 from ..data import Feed
-from ..neurons import DeadNeurons, Granularity
+from ..neurons import Granularity
 from ..neurons.again import Removed, RepeatedCounter
 from .duration import Duration
-from .result import Snapshot, State
+from .result import Snapshot
 
 EVERY = Duration(5)  # looks, if nobody says more
 PROBED_IMAGES = 512
@@ -24,34 +23,19 @@ PIXELS_AT_ONCE = {"cpu": 1 << 20, "cuda": 1 << 22}  # 1,024 images of 32 × 32 p
 Probed = dict[str, Any]
 
 
-class ProbedNetwork:
-    """A network that states are put into to be looked at: one for all trainings of a shape.
-
-    `recorded`: on a GPU a pass may become a CUDA graph, for which nothing else in this thread must be running there.
-    """
-
-    def __init__(self, network: nn.Module, recorded: bool = True) -> None:
-        self._counter = RepeatedCounter(network, recorded)
-
-    def dead_neurons(self, state: State, pruned: Removed, batches: Batches) -> DeadNeurons:
-        """Of a state under masks."""
-        self._counter.again(state, pruned)
-        for batch in batches:
-            self._counter.add(batch)
-        return self._counter.result()
-
-
 class Probe:
     """What is looked at in a training: dead neurons on some batches, at its start and then `every` so often."""
 
-    def __init__(self, every: Duration, network: ProbedNetwork, masks: Masks | None, batches: Sequence[Tensor]) -> None:
+    def __init__(
+        self, every: Duration, network: RepeatedCounter, masks: Masks | None, batches: Sequence[Tensor]
+    ) -> None:
         self.every, self._network, self._pruned, self._batches = every, network, Removed(masks), batches
         self.images = sum(len(batch) for batch in batches)
 
     def __call__(self, step: int, state: Snapshot) -> Probed:
         """What is seen after so many steps, or why nothing can be: a training does not end because of that."""
         try:
-            found = self._network.dead_neurons(state(), self._pruned, self._batches)
+            found = self._network.counted(state(), self._pruned, self._batches)
         except InputError as error:
             return {"step": step, "why": str(error)}
         return {"step": step, "unit": _short(found.unit), "channel": _short(found.channel)}

@@ -204,7 +204,9 @@ class Training(Settings):
             )
         return dataset
 
-    def feed(self, seed: int, device: str = "cpu", workers: int = 0, dataset: Dataset | None = None) -> Feed:
+    def feed(
+        self, seed: int, device: torch.device | str = "cpu", workers: int = 0, dataset: Dataset | None = None
+    ) -> Feed:
         """Its data, split by the seed, on a device. The `dataset` may be given where it is at hand already."""
         dataset = dataset or self.dataset()
         own = Normalisation(self.mean, self.std) if self.mean is not None and self.std is not None else None

@@ -10,7 +10,7 @@ from activeprune.cli import main
 from activeprune.experiment.search import started
 from activeprune.experiment.store.provenance import Pace, Provenance, sound
 from activeprune.experiment.work import speed
-from activeprune.machine import described, one_thread
+from activeprune.machine import CPU, described, one_thread
 from tests.helpers import take_out
 
 TOLD = {
@@ -52,7 +52,7 @@ def test_what_is_odd_is_as_if_it_were_not_told(name: str) -> None:
 def test_a_report_and_a_dry_run_do_without_what_is_odd(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     run = started("smoke", tmp_path / "run", changes={"variants": "plain", "cycles": 1})
     run.go(pack=1)
-    with one_thread("cpu"):
+    with one_thread(CPU):
         here = described(torch.device("cpu"))
     for entry in [*run.store.list()]:
         parts = {name: run.store.get(entry.key, name) for name in entry.parts}
@@ -60,4 +60,4 @@ def test_a_report_and_a_dry_run_do_without_what_is_odd(tmp_path: Path, capsys: p
         run.store.put(entry.key, parts, {**ODD, "machine": here, "pack": 2})
     assert main(["report", str(run.out), "--no-figures"]) == 0
     assert "λ 80.0 %" in capsys.readouterr().out
-    assert speed.known(run.store, "cpu") == {}
+    assert speed.known(run.store, CPU) == {}

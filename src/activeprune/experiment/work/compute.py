@@ -23,8 +23,7 @@ from ...core.methods import METHODS
 from ...core.pruning import Pruned, prune_cycle, prune_solo
 from ...data import Feed
 from ...files import leftovers
-from ...machine import described
-from ...machine import device as usable_device
+from ...machine import CPU, described
 from ...neurons import DeadNeurons
 from ...neurons.again import Removed
 from ...training import Case, Checkpoint, Epoch, Result, Span
@@ -75,13 +74,12 @@ class Compute:
     def __init__(
         self,
         store: FolderStore,
-        device: str = "cpu",
-        workers: int = 0,
+        device: torch.device = CPU,
         probed: Mapping[str, Duration] | None = None,
         tell: Callable[[str], None] = lambda line: None,
     ) -> None:
         self.store, self.device = store, device
-        self.loaded = Loaded(store, device, workers)
+        self.loaded = Loaded(store, device)
         self.probed = probed or {}  # by key: how often a training is looked at
         self.tell = tell  # of a checkpoint that was damaged, say
 
@@ -90,7 +88,7 @@ class Compute:
         since = time.perf_counter()
         if isinstance(step, Train):
             feed = self.loaded.feed(step.training, step.seed)
-            engine = Eager(step.training, usable_device(self.device))
+            engine = Eager(step.training, self.device)
             case = self.case(step, feed, on_epoch)
             (result,) = train_together(step.training, [case], engine, Span(step.first, step.last), since)
             return self.made(step, case, result)
@@ -200,12 +198,12 @@ class Compute:
         )  # fmt: skip
 
     def _measured(self, step: Measure) -> DeadNeurons:
-        device, feed = usable_device(self.device), self.loaded.feed(step.training, step.seed)
-        masks = None if step.masks is None else self.loaded.masks(step.masks).to(device)
-        images, state = feed.unaugmented(step.images, at_once(feed, device)), self.loaded.state(step.network)
+        feed = self.loaded.feed(step.training, step.seed)
+        masks = None if step.masks is None else self.loaded.masks(step.masks).to(self.device)
+        images, state = feed.unaugmented(step.images, at_once(feed, self.device)), self.loaded.state(step.network)
         try:
             network = self.loaded.network(step.training, recorded=False)
-            return network.dead_neurons(state, Removed(masks), images)
+            return network.counted(state, Removed(masks), images)
         except InputError as error:  # a network without activations, say
             raise StepFailed(f"seed {step.seed} measure {step.key}: {error}") from error
 
@@ -214,10 +212,9 @@ class Compute:
         every = self.probed.get(step.key)
         if every is None:
             return None
-        device = usable_device(self.device)
-        batches = [x.to(device) for x, _ in feed.unaugmented(PROBED_IMAGES, at_once(feed, device))]
+        batches = [x.to(self.device) for x, _ in feed.unaugmented(PROBED_IMAGES, at_once(feed, self.device))]
         network = self.loaded.network(step.training, recorded=True)
-        return Probe(every, network, None if masks is None else masks.to(device), batches)
+        return Probe(every, network, None if masks is None else masks.to(self.device), batches)
 
     def _scoring(self, step: Prune, count: int) -> Iterator[tuple[Tensor, Tensor]]:
         return self.loaded.feed(step.training, step.seed).scoring(step.cycle, count)

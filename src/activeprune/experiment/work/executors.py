@@ -37,14 +37,14 @@ class Local:
         with one_thread(self.compute.device), Queue(plan, self.store, Leases(self.store.root), observer) as queue:
             while steps := queue.take():
                 for step in steps:
-                    self.one(step, queue, observer)
+                    self.one(step, queue)
                 self.after_step()
             return queue.outcome()
 
-    def one(self, step: Step, queue: Queue, observer: Observer) -> None:
+    def one(self, step: Step, queue: Queue) -> None:
         """Computes a step that was taken."""
         try:
-            made = self.compute(step, observer.epoch)
+            made = self.compute(step, queue.observer.epoch)
         except Exception as error:
             queue.settle([step], error)
         else:

@@ -6,13 +6,15 @@ import threading
 from collections.abc import Mapping
 from functools import cache, lru_cache
 
+import torch
 from torch import Tensor, nn
 
 from ...core.errors import InputError, listed
 from ...core.masks import Masks
 from ...data import Dataset, Feed
+from ...machine import CPU, cores
+from ...neurons.again import RepeatedCounter
 from ...training import Checkpoint, Training
-from ...training.probe import ProbedNetwork
 from ...training.settings import OF_THE_BATCHES
 from ..plan.steps import Init, Prune, Train
 from ..store import Store
@@ -24,10 +26,10 @@ NETWORKS_KEPT = 4
 
 
 class Loaded:
-    """For steps on one device; `workers` are processes that decode files."""
+    """For steps on one device. Where data are files, a process a core decodes them."""
 
-    def __init__(self, store: Store, device: str = "cpu", workers: int = 0) -> None:
-        self.store, self.device, self.workers = store, device, workers
+    def __init__(self, store: Store, device: torch.device = CPU) -> None:
+        self.store, self.device = store, device
         self._data: dict[str, Dataset] = {}
         self._loading = threading.Lock()  # one thread loads, and the others get the same
         self._feeds: dict[tuple[str, int], Feed] = {}
@@ -50,7 +52,7 @@ class Loaded:
         key = (training.model_dump_json(include={*OF_THE_BATCHES}), seed)
         found = self._feeds.get(key)
         if found is None:
-            found = training.feed(seed, self.device, self.workers, self.dataset(training))
+            found = training.feed(seed, self.device, cores(), self.dataset(training))
             self._feeds = {key: found}
         return found
 
@@ -89,9 +91,9 @@ class Loaded:
         """For an engine that has all images on its device, and asks which ones, in which order and how scaled."""
         return training.feed(seed, dataset=self.dataset(training))
 
-    def _network(self, training: Training, recorded: bool) -> ProbedNetwork:
-        """To be looked at: one for threads that train (`recorded`), another for those that measure."""
-        return ProbedNetwork(self.model(training, seed=0).to(self.device), recorded=recorded)
+    def _network(self, training: Training, recorded: bool) -> RepeatedCounter:
+        """Counts dead neurons: one for threads that train (`recorded`), another for those that measure."""
+        return RepeatedCounter(self.model(training, seed=0).to(self.device), recorded)
 
     def _without_weights(self, training: Training) -> nn.Module:
         """What states and masks must fit."""

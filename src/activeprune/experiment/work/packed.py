@@ -129,14 +129,14 @@ class _Shift:
                     self.under_way.add(self._pruning.submit(self._prune, step))
 
     def _prune(self, step: Step) -> None:
-        self.others.one(step, self.queue, self.queue.observer)
+        self.others.one(step, self.queue)
         self._prepare(self._rooms.get)
 
     def _measure(self, step: Step) -> None:
         """When all that the next pack waits for is done: until it is trained, the device has time."""
         while first := self._unfinished():
             wait(first)
-        self.others.one(step, self.queue, self.queue.observer)
+        self.others.one(step, self.queue)
 
     def _unfinished(self) -> set[Future[None]]:
         with self._lock:
@@ -161,7 +161,7 @@ class _Shift:
         if trainings:
             self._train(self._pack_of(trainings))
         for step in _no_trainings(steps):
-            self.others.one(step, self.queue, self.queue.observer)
+            self.others.one(step, self.queue)
         return bool(steps)
 
     def _take(self, choose: Callable[[Sequence[Step], Room], Sequence[Train]], room: Room) -> _Pack | None:

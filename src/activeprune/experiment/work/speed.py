@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
 from collections import defaultdict
 from collections.abc import Mapping
@@ -16,8 +15,7 @@ import numpy as np
 import torch
 
 from ...data import Feed, Part
-from ...machine import described, one_thread
-from ...machine import device as usable_device
+from ...machine import cores, described, one_thread
 from ...training import Training
 from ...training.engine import EVALUATED
 from ...training.member import Member
@@ -73,12 +71,12 @@ def alike(training: Training) -> str:
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def known(store: Store, device: str) -> dict[str, Speed]:
+def known(store: Store, device: torch.device) -> dict[str, Speed]:
     """Of trainings in the store that were computed on such a machine: the median of those that are alike, for packs of
     each size.
     """
     with one_thread(device):  # as trainings are
-        here = described(torch.device(device))
+        here = described(device)
     shares: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     steps: dict[str, int] = {}
     for entry in store.list():
@@ -94,12 +92,11 @@ def _summed_up(shares: Mapping[int, list[float]], steps: int) -> Speed:
     return Speed(median(every), steps, {pack: pack * median(found) for pack, found in shares.items()})
 
 
-def measured(training: Training, device: str) -> Speed:
+def measured(training: Training, device: torch.device) -> Speed:
     """The speed of a few steps and of a part of an evaluation, timed now. Needs the data, and changes nothing."""
-    feed = training.feed(0, device, os.cpu_count() or 0)
-    place = usable_device(device)
+    feed = training.feed(0, device, cores())
     model = training.build(len(feed.classes), feed.channels)
-    member = Member(training, model, model.state_dict(), None, place)
+    member = Member(training, model, model.state_dict(), None, device)
     with one_thread(device):
         member.step(*next(feed.training(0)))  # the first one also loads and chooses kernels
         since, steps = time.perf_counter(), 0
