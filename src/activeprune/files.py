@@ -37,14 +37,14 @@ def leftovers(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def whole(path: Path) -> Iterator[Path]:
+def whole_file(path: Path) -> Iterator[Path]:
     """Another name to write a file under, which becomes `path` at the end of the block, its bytes on the disk.
 
     Nobody ever sees half a file, of two writers the last one wins, and after an error the former file is still there.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
-    ...     with whole(Path(folder) / "note") as part:
+    ...     with whole_file(Path(folder) / "note") as part:
     ...         _ = part.write_text("all of it")
     ...     (Path(folder) / "note").read_text()
     'all of it'

@@ -233,7 +233,7 @@ def test_its_keys_belong_to_it() -> None:
 def test_the_papers_studies_measure(name: str) -> None:
     found = plan(name, seeds=1)
     assert all(len(cell.measured) == 2 for cell in found.cells)
-    assert found.probed.keys() == {cell.training.key for cell in found.cells}
+    assert found.probe_every.keys() == {cell.training.key for cell in found.cells}
 
 
 @pytest.mark.parametrize("name", ["dnr-resnet20", "dnr-vgg19", "figure1", "figure2"])

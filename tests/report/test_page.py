@@ -43,7 +43,7 @@ def test_provenance_has_the_dead_neurons_and_where_the_probes_are(small: Gathere
         rates = "".join(f"{100 * one.after[of][what]:.2f}" for of, what in kinds)
         assert f"{100 * one.accuracy:.2f}{rates}" in rows[one.key].text
         assert rows[one.key].accuracy == one.accuracy
-    part = probe_part(small.study.probed)
+    part = probe_part(small.study.looked_at_every)
     assert part in [one.text for one in shown.all("code")]
     bare = page_of(run("table1", lambda one: replace(one, probes=(), after=None), **SMALL))
     assert part not in [one.text for one in bare.all("code")]

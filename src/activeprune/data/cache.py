@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..files import whole
+from ..files import whole_file
 from .images import Dataset, Images
 
 FORMAT = 1  # counted up when the same sources decode to something else
@@ -72,5 +72,5 @@ def _mapped(path: Path) -> Tensor:
 
 
 def _write(path: Path, tensor: Tensor) -> None:
-    with whole(path) as part, part.open("xb") as file:
+    with whole_file(path) as part, part.open("xb") as file:
         np.save(file, tensor.numpy())

@@ -110,7 +110,7 @@ def probe_lines(plan: Plan, store: Store) -> Iterator[Row]:
     """One row for each look at a reported training: its dead-neuron rates after so many steps."""
     for cell in plan.cells:
         where = {"variant": cell.variant, "cycle": cell.cycle, "seed": cell.seed, "key": cell.training.key}
-        for seen in looks(store, cell.training.key, plan.probed.get(cell.training.key)):
+        for seen in looks(store, cell.training.key, plan.probe_every.get(cell.training.key)):
             rates = {f"{of}_{what}": seen[of][what] for of, what in product(GRANULARITIES, PARTS)}
             yield {**where, "step": seen["step"], **rates}
 

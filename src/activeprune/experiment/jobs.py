@@ -113,7 +113,7 @@ class Job(ABC):
 
     def _executor(self, observer: Observer, pack: int | None) -> Executor:
         """For this process: one training after the other on a CPU, packs of them on a GPU."""
-        compute = Compute(self.store, self.device, self.plan.probed, observer.trouble)
+        compute = Compute(self.store, self.device, self.plan.probe_every, observer.trouble)
         spent, began = 0.0, time.monotonic()
 
         def after_step() -> None:

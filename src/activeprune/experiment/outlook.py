@@ -125,7 +125,7 @@ def _disk(plan: Plan, missing: tuple[Step, ...]) -> int:
     needed = _needed_until(plan, missing)
     changes: Counter[int] = Counter()  # at each position in the order of the missing steps
     for position, step in enumerate(missing):
-        for part, size in {**_sizes(step), **_looks(step, plan.probed.get(step.key))}.items():
+        for part, size in {**_sizes(step), **_looks(step, plan.probe_every.get(step.key))}.items():
             changes[position] += size
             changes[needed.get((step.key, part), position) + 1 if part in LARGE else len(missing)] -= size
     changes[len(missing)] = 0

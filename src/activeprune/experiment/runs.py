@@ -78,7 +78,7 @@ class Run(Job):
         """One line an epoch, one a look at dead neurons, and one summary, from what is in the store."""
         lines = [json.dumps(line, sort_keys=True) for line in epoch_lines(self.plan, self.store)]
         write_text(self.out / EPOCHS_FILE, "".join(f"{line}\n" for line in lines))
-        if self.plan.probed:
+        if self.plan.probe_every:
             lines = [json.dumps(line, sort_keys=True) for line in probe_lines(self.plan, self.store)]
             write_text(self.out / PROBES_FILE, "".join(f"{line}\n" for line in lines))
         cells = [cell.as_dict() for cell in summaries(self.rows())]

@@ -101,7 +101,7 @@ def _measured(step: Measure | None, store: Store) -> Rates | None:
 
 def _probes(training: Train, plan: Plan, store: Store) -> tuple[Mapping[str, Any], ...]:
     try:
-        return tuple(_in_all(seen) for seen in looks(store, training.key, plan.probed.get(training.key)))
+        return tuple(_in_all(seen) for seen in looks(store, training.key, plan.probe_every.get(training.key)))
     except (Missing, Damaged):
         return ()
 

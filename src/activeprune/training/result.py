@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from ..core.errors import InputError
-from ..files import whole
+from ..files import whole_file
 
 State = dict[str, Tensor]
 Snapshot = Callable[[], State]  # of a moment; asked later, it brings the state to the CPU
@@ -113,7 +113,7 @@ class Checkpoint:
             header["probed"] = list(self.probed)
         header["sha256"] = _digest(tensors, header)
         try:
-            with whole(Path(path)) as unfinished:
+            with whole_file(Path(path)) as unfinished:
                 save_file(tensors, unfinished, metadata={"checkpoint": json.dumps(header)})
         except (OSError, SafetensorError) as error:
             raise InputError(f"{path} cannot be written: {error}") from error

@@ -22,7 +22,7 @@ from .checked import Choice, Count, Number, Positive, Scalar, Settings, Share
 from .duration import Duration, Length
 from .result import EarlyStop
 
-Rates = Literal["full", "finetune", "s_cyc"]
+RetrainingSchedule = Literal["full", "finetune", "s_cyc"]
 
 
 class NetworkChoice(Choice):
@@ -122,7 +122,7 @@ class Training(Settings):
     """When it falls by drop_factor: [55ep, 70ep]."""
     drop_factor: Annotated[Number, Field(gt=0, le=1)] = 0.1
     """What is left of the learning rate at each of the drops."""
-    rates: Rates = "full"
+    rates: RetrainingSchedule = "full"
     """`finetune`: the schedule's last rate throughout. `s_cyc`: between lr and lr_high, higher the more is pruned."""
     lr_high: Positive | None = None
 

@@ -89,11 +89,11 @@ class Plan:
         return found
 
     @cached_property
-    def probed(self) -> dict[str, Duration]:
+    def probe_every(self) -> dict[str, Duration]:
         """How often trainings are looked at, by key."""
         found: dict[str, Duration] = {}
         for study in self.studies:
-            if (every := study.probed) is None:
+            if (every := study.looked_at_every) is None:
                 continue
             trainings = {cell.training.key: cell.training for cell in cells(study)}
             resumed = {t.resume.key: t.resume for t in trainings.values() if t.resume is not None}
@@ -135,7 +135,7 @@ class Plan:
 
     def _parts_of(self, training: Train) -> tuple[str, ...]:
         """What a cell needs of its training."""
-        every = self.probed.get(training.key)
+        every = self.probe_every.get(training.key)
         return (RECORD,) if every is None else (RECORD, probe_part(every))
 
     def _look(

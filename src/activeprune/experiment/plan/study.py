@@ -15,7 +15,7 @@ from ...training import Training
 from ...training.checked import Choice, Count, Number, Positive, Settings
 from ...training.duration import Duration, Length
 from ...training.probe import EVERY
-from ...training.settings import Rates
+from ...training.settings import RetrainingSchedule
 
 Variant = Literal["plain", "plain_rewind", "ap_lite", "ap_pro", "ap_lite_literal", "no_rewind", "solo"]
 VARIANTS: Mapping[Variant, str] = {
@@ -109,7 +109,7 @@ class Study(Settings):
     """Of chain rewind; by default 6 with imp and 0 otherwise."""
     movement_from: Literal["start", "rewind"] = "start"
     """Whether AP measures movement from the run's initialisation or from the state at rewind_epoch."""
-    retrain: Rates = "full"
+    retrain: RetrainingSchedule = "full"
     """The learning rates of a retraining that starts from trained weights."""
     lr_high: Positive | None = None
     """Of retrain s_cyc."""
@@ -192,7 +192,7 @@ class Study(Settings):
         return IMP_REWIND_EPOCH if self.method.name == "imp" else 0
 
     @property
-    def probed(self) -> Duration | None:
+    def looked_at_every(self) -> Duration | None:
         """How often the trainings of reported networks are looked at."""
         return self.probe_every if "dnr" in self.measure and self.probe_every.count else None
 

@@ -14,7 +14,7 @@ from io import BytesIO
 from pathlib import Path
 
 from ...core.errors import InputError
-from ...files import sync, whole
+from ...files import sync, whole_file
 from .entry import PROVENANCE, Seal, canonical, checked_key, checked_part
 from .files import explained
 from .folder import Store
@@ -47,7 +47,7 @@ def pack(store: Store, file: Path | str, entries: Iterable[tuple[str, Iterable[s
         for key in sorted(chosen)
     }
     with explained("pack", path):
-        with whole(path) as staged, tarfile.open(staged, "w:", format=tarfile.GNU_FORMAT) as tar:
+        with whole_file(path) as staged, tarfile.open(staged, "w:", format=tarfile.GNU_FORMAT) as tar:
             _add(tar, INDEX, _written(index))
             for key, name in _members(index):
                 _add(tar, f"{key}/{name}", _file(store, key, name))  # read twice: it may not fit into memory

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from ...core.errors import InputError
-from ...files import NOT_OFFERED, make, whole, write
+from ...files import NOT_OFFERED, make, whole_file, write
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _FORBIDDEN = {errno.EROFS, errno.EACCES, errno.EPERM}
@@ -135,7 +135,7 @@ def write_bytes(path: Path, data: bytes) -> None:
     """The same for bytes."""
     with explained("file", path):
         make(path.parent)
-        with whole(path) as part:
+        with whole_file(path) as part:
             write(part, data)
 
 

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from uuid import uuid4
 
-from ...files import whole, write
+from ...files import whole_file, write
 from .entry import canonical, checked_key
 from .files import alone, explained
 
@@ -113,7 +113,7 @@ class Leases:
 
     def _write(self, key: str) -> None:
         holder = Holder(self.owner, self.host, os.getpid(), self._now() + LEASE_SECONDS)
-        with whole(self._file(key)) as staged:
+        with whole_file(self._file(key)) as staged:
             write(staged, canonical(asdict(holder)))
 
 

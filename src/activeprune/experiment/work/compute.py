@@ -75,12 +75,12 @@ class Compute:
         self,
         store: FolderStore,
         device: torch.device = CPU,
-        probed: Mapping[str, Duration] | None = None,
+        probe_every: Mapping[str, Duration] | None = None,
         tell: Callable[[str], None] = lambda line: None,
     ) -> None:
         self.store, self.device = store, device
         self.loaded = Loaded(store, device)
-        self.probed = probed or {}  # by key: how often a training is looked at
+        self.probe_every = probe_every or {}  # by key
         self.tell = tell  # of a checkpoint that was damaged, say
 
     def __call__(self, step: Step, on_epoch: OnEpoch | None = None) -> Made:
@@ -161,7 +161,7 @@ class Compute:
             kept = self.loaded.checkpoint(step.resume)
             if (kept.of, kept.epoch) != (of, step.resume.last):
                 raise unfit(step.resume.key, CHECKPOINT, "is a checkpoint of another training")
-            return replace(kept, probed=probed(self.store, step.resume.key, self.probed.get(step.resume.key)))
+            return replace(kept, probed=probed(self.store, step.resume.key, self.probe_every.get(step.resume.key)))
         return None
 
     def _prune(self, step: Prune) -> dict[str, bytes]:
@@ -209,7 +209,7 @@ class Compute:
 
     def _probe(self, step: Train, feed: Feed, masks: Masks | None) -> Probe | None:
         """What looks at a training on the way, where that was asked for."""
-        every = self.probed.get(step.key)
+        every = self.probe_every.get(step.key)
         if every is None:
             return None
         batches = [x.to(self.device) for x, _ in feed.unaugmented(PROBED_IMAGES, at_once(feed, self.device))]

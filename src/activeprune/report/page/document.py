@@ -117,7 +117,7 @@ def _run(run: Gathered, number: int, printed: Printed | None) -> tuple[dict[str,
 
 def _probes(run: Gathered) -> str | None:
     """The part of the store that has them, where there are any."""
-    every = run.study.probed
+    every = run.study.looked_at_every
     return probe_part(every) if every is not None and any(training.probes for training in run.trainings) else None
 
 
