@@ -57,7 +57,9 @@ def run(
     ] = False,
     processes: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Processes at once [one a core on a CPU, one on a GPU]."),
+        typer.Option(
+            min=1, metavar="N", help=f"Processes at once [one a core on a CPU, {MOST_PROCESSES} at most; one on a GPU]."
+        ),
     ] = None,
     pack: Annotated[
         int | None,
