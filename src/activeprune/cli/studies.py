@@ -24,7 +24,7 @@ from ..experiment.work.observer import Observer
 from ..extras import need
 from ..report.gathering import Gathered, gathered
 from ..report.rates import dead_table
-from ..report.tables import accuracy_table
+from ..report.tables import about, accuracy_table
 from ..report.wording import counted
 from .progress import clock, named, observer
 from .show import AsJson, print_json, print_rich, print_table, show_table
@@ -176,10 +176,7 @@ def _about(job: Job) -> str:
     if len(job.studies) > 1:
         return f"a grid of {len(job.studies)} studies"
     (study,) = job.studies
-    return (
-        f"{study.training.network.name} on {study.training.data.name}, {study.method.name}, "
-        f"chain {study.which_chain}, {counted(len(study.seeds), 'seed')}, {counted(study.cycles, 'cycle')}"
-    )
+    return f"{about(study)}, {counted(study.cycles, 'cycle')}"
 
 
 def found_in(job: Job) -> list[Gathered]:

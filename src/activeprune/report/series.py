@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ..experiment.findings import Spread
-from .trainings import Reported, Trainings
+from .trainings import Reported, Trainings, Value
 
 T = TypeVar("T")
-Value = Callable[[Reported], float | None]
 Track = Callable[[Reported], Mapping[float, float]]  # a training's values by time
 
 

@@ -80,7 +80,7 @@ def _run(run: Gathered, number: int, printed: Printed | None) -> tuple[dict[str,
     view = {
         "id": f"run-{number}",
         "title": run.title,
-        "about": about(run),
+        "about": about(run.study),
         "state": _state(run),
         "facts": _facts(run),
         "history": _history(run, number),
