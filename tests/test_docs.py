@@ -26,6 +26,23 @@ def test_every_test_that_is_named_is_there() -> None:
     assert not missing
 
 
+def test_every_module_has_tests_under_its_name_or_a_row_that_says_where() -> None:
+    """`core/masks` is tested in `core/test_masks.py`; others stand in the table of docs/testing.md, some by folder."""
+    lines = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8").splitlines()
+    rows = [line.split("|")[1] for line in lines if line.startswith("| ") and "test_" in line]
+    named = {name for row in rows for name in re.findall(r"`([\w/]+)`", row)}
+    package = ROOT / "src" / "activeprune"
+    modules = [path.relative_to(package).with_suffix("") for path in package.rglob("*.py") if path.stem[:2] != "__"]
+    elsewhere = {one for one in modules if not (ROOT / "tests" / one.parent / f"test_{one.name}.py").is_file()}
+    assert len(modules) > 100
+    assert not {
+        one.as_posix()
+        for one in elsewhere
+        if one.as_posix() not in named and not any(f"{folder.as_posix()}/" in named for folder in one.parents)
+    }
+    assert not {name for name in named if not ((package / name).is_dir() or (package / f"{name}.py").is_file())}
+
+
 def test_the_readmes_example_works_as_it_stands() -> None:
     """With the surroundings that it leaves to the reader: a model and a function that trains it."""
     block = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)

@@ -15,8 +15,8 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from activeprune.cli import main
 from activeprune.report.gathering import Gathered
-from activeprune.report.page import write_page
 from activeprune.report.report import Report
+from activeprune.report.writing import draw_page
 
 ROOT = Path(__file__).parents[2]
 SCREENSHOTS = ROOT / "build" / "screenshots"
@@ -112,7 +112,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     def write(*runs: Gathered, **options: Any) -> Path:
-        return write_page(Report(runs), tmp_path_factory.mktemp("page"), **options)
+        return draw_page(Report(runs), tmp_path_factory.mktemp("page"), **options)
 
     return write
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from activeprune.report.page import PAGE
+from activeprune.report.writing import PAGE
 from tests.report.synthetic import training
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]

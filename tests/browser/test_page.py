@@ -15,7 +15,8 @@ import pytest
 
 from activeprune.experiment.plan import behind, is_whole_training
 from activeprune.experiment.runs import Run
-from activeprune.report.page import PAGE, Live
+from activeprune.report.report import Live
+from activeprune.report.writing import PAGE
 from tests.report.synthetic import failed, run, training, undone
 
 from .conftest import DESKTOP, PHONE, SCREENSHOTS

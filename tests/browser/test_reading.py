@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from activeprune.report.page import PAGE
+from activeprune.report.writing import PAGE
 from tests.report.synthetic import run, undone
 
 from .conftest import PHONE

@@ -10,7 +10,7 @@ from activeprune.cli import main
 from activeprune.experiment.plan import Plan
 from activeprune.experiment.plan.reading import read_grid
 from activeprune.experiment.runs import Run
-from activeprune.experiment.search import GRID_FILE, WINNER_FILE, Search, folder_name, opened
+from activeprune.experiment.search import GRID_FILE, WINNER_FILE, Search, folder_name, opened, started
 
 SMALL = ["--set", "variants=[plain,ap_lite]", "--set", "cycles=1"]
 GRID = [*SMALL, "--grid", "q=0.01,0.05"]
@@ -120,3 +120,11 @@ def test_a_list_of_studies_that_cannot_be_read_is_one_line(tmp_path: Path, text:
 def test_what_is_not_part_of_a_result_cannot_stand_in_a_grid(key: str) -> None:
     with pytest.raises(ap.InputError, match=f"grid: {key} does not change a result"):
         read_grid("smoke", grid={key: ["a", "b"]})
+
+
+def test_a_run_is_the_only_one_of_its_runs_and_a_grid_has_each_by_its_label(tmp_path: Path) -> None:
+    alone = started("smoke", tmp_path / "alone")
+    assert alone.runs == {"": alone}
+    grid = started("smoke", tmp_path / "grid", grid={"q": [0.01, 0.05]})
+    assert {label: run.study.q for label, run in grid.runs.items()} == {"q=0.01": 0.01, "q=0.05": 0.05}
+    assert [run.study for run in grid.runs.values()] == [*grid.studies]

@@ -8,8 +8,8 @@ from activeprune.cli import main, reports
 from activeprune.experiment.runs import Run
 from activeprune.experiment.search import started
 from activeprune.report.gathering import gathered
-from activeprune.report.page import PAGE, write_page
 from activeprune.report.report import Report
+from activeprune.report.writing import PAGE, draw_page
 
 from .pages import page_of, provenance_rows, read
 
@@ -29,7 +29,7 @@ def test_report_writes_the_page_and_names_it_last(finished: Path, capsys, monkey
     assert capsys.readouterr().err.splitlines()[-1] == f"the page is {finished / PAGE}"
     assert opened == [(finished / PAGE).as_uri()]
     first = (finished / PAGE).read_bytes()
-    assert write_page(Report([gathered(Run.opened(finished))]), finished).read_bytes() == first
+    assert draw_page(Report([gathered(Run.opened(finished))]), finished).read_bytes() == first
     (finished / PAGE).unlink()
     assert main(["report", str(finished), "--no-figures", "--no-page"]) == 0
     assert not (finished / PAGE).exists()

@@ -11,8 +11,8 @@ from activeprune.core.errors import InputError
 from activeprune.experiment.search import started
 from activeprune.experiment.store.files import Sharing, in_use
 from activeprune.report.live import LiveReport, Ongoing, Progress, ended_politely
-from activeprune.report.page import PAGE
 from activeprune.report.records import RECORDS
+from activeprune.report.writing import PAGE
 
 from .pages import read
 

@@ -13,9 +13,9 @@ import pytest
 from activeprune.experiment.store.artifacts import probe_part
 from activeprune.report.figures import FIGURES, caption, rendered
 from activeprune.report.gathering import Gathered
-from activeprune.report.page import Live, page, reproduce
+from activeprune.report.page import page, reproduce
 from activeprune.report.page.swatches import SCHEMES, palette
-from activeprune.report.report import Report
+from activeprune.report.report import Live, Report
 from activeprune.report.trainings import Reported, Work
 
 from .pages import Read, page_of, provenance_rows

@@ -66,7 +66,11 @@ def common_options(
     context: typer.Context,
     modules: Annotated[
         list[str] | None,
-        typer.Option("--import", metavar="MODULE", help="Import a Python module that registers methods (repeatable)."),
+        typer.Option(
+            "--import",
+            metavar="MODULE",
+            help="Import a Python module that registers methods, networks, data sets or rules (repeatable).",
+        ),
     ] = None,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,

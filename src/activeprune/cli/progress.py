@@ -50,9 +50,6 @@ class Log(Observer):
             self.total = self.left
             self._say(f"{self.left} steps to do")
 
-    def started(self, step: Step) -> None:
-        """Nothing: the first epoch says it."""
-
     def epoch(self, step: Step, epoch: Epoch, epochs: int) -> None:
         """Loss, accuracies and speed of an epoch."""
         self._say(f"{self._described(step)}  {epoch_line(epoch, epochs)}{self._speed(step, epoch)}")
@@ -74,9 +71,6 @@ class Log(Observer):
     def trouble(self, line: str) -> None:
         """Something was damaged."""
         self._say(line)
-
-    def close(self) -> None:
-        """Nothing is open."""
 
     def _described(self, step: Step) -> str:
         name = self.names.get(step.key)

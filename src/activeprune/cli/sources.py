@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..core.errors import InputError
-from ..experiment.runs import RUN_FILE, SUMMARY_FILE, Run
-from ..experiment.search import GRID_FILE, Search, opened
+from ..experiment.jobs import Job
+from ..experiment.runs import RUN_FILE, SUMMARY_FILE
+from ..experiment.search import GRID_FILE, opened
 from ..report.gathering import Gathered
 from ..report.records import RECORDS, read_records
-from .studies import found_in, runs_of
+from .studies import found_in
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,7 @@ class Given:
     """A folder of a run or a grid, finished or not; or what a report wrote down of runs, where there is no `job`."""
 
     out: Path
-    job: Run | Search | None
+    job: Job | None
     kept: tuple[Gathered, ...] = ()
 
     def runs(self) -> list[Gathered]:
@@ -35,7 +36,7 @@ def given(path: Path) -> Given:
     if kept.is_file() and not is_started:
         return Given(kept.parent, None, tuple(read_records(kept)))
     job = opened(path)
-    had_results = any((run.out / SUMMARY_FILE).is_file() for run in runs_of(job).values())
+    had_results = any((run.out / SUMMARY_FILE).is_file() for run in job.runs.values())
     if had_results and not job.store.root.is_dir():
         instead = f"; what its last report is made of is in {kept}" if kept.is_file() else ""
         raise InputError(f"the store of {path} is not there: {job.store.root} (named in {RUN_FILE}){instead}")

@@ -24,7 +24,7 @@ StoreFolder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of 
 
 @app.command("ls", epilog="Example:  activeprune store ls runs/.store")
 def ls(folder: StoreFolder, as_json: AsJson = False) -> None:
-    """List what is in a store: kind, parts, size, when and where it was computed."""
+    """List what is in a store: key, kind, size, how long it took and when it was finished."""
     store = _existing(folder)
     rows = [{**store.provenance(entry.key), "key": entry.key, "bytes": entry.size} for entry in store.list()]
     if as_json:

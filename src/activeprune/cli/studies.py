@@ -14,9 +14,9 @@ from rich.tree import Tree
 
 from ..core.errors import InputError
 from ..experiment.findings import summaries
+from ..experiment.jobs import Job
 from ..experiment.outlook import Outlook, outlook, unmeasured
 from ..experiment.plan.reading import assignments
-from ..experiment.runs import Run
 from ..experiment.search import WINNER_FILE, Search, started
 from ..experiment.work import speed
 from ..experiment.work.observer import Observer
@@ -24,7 +24,7 @@ from ..extras import need
 from ..machine import cores
 from ..report.gathering import Gathered, gathered
 from ..report.rates import dead_table
-from ..report.tables import accuracy_table
+from ..report.tables import about, accuracy_table
 from ..report.wording import counted
 from .progress import clock, named, observer
 from .show import AsJson, print_json, print_rich, print_table, show_table
@@ -57,7 +57,9 @@ def run(
     ] = False,
     processes: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Processes at once [one a core on a CPU, one on a GPU]."),
+        typer.Option(
+            min=1, metavar="N", help=f"Processes at once [one a core on a CPU, {MOST_PROCESSES} at most; one on a GPU]."
+        ),
     ] = None,
     pack: Annotated[
         int | None,
@@ -84,7 +86,7 @@ def run(
         return 0
     with _watched(job, quiet) as watching:
         outcome = job.go(watching, count, pack)
-    for single in runs_of(job).values():
+    for single in job.runs.values():
         if as_csv:
             single.write_csv()
         if tensorboard:
@@ -102,7 +104,7 @@ def run(
 
 
 @contextmanager
-def _watched(job: Run | Search, quiet: bool) -> Iterator[Observer]:
+def _watched(job: Job, quiet: bool) -> Iterator[Observer]:
     """Somebody who tells on the terminal how a job goes, and after an interrupt how to go on."""
     watching = observer(quiet, named(job.plan))
     try:
@@ -112,11 +114,6 @@ def _watched(job: Run | Search, quiet: bool) -> Iterator[Observer]:
         raise
     finally:
         watching.close()
-
-
-def runs_of(job: Run | Search) -> dict[str, Run]:
-    """The runs of a grid by label, or a single one."""
-    return job.runs if isinstance(job, Search) else {"": job}
 
 
 def _lists(texts: Iterable[str]) -> dict[str, list[Any]]:
@@ -131,7 +128,7 @@ def _lists(texts: Iterable[str]) -> dict[str, list[Any]]:
     return lists
 
 
-def _looked_ahead(job: Run | Search, processes: int, measure: bool) -> Outlook:
+def _looked_ahead(job: Job, processes: int, measure: bool) -> Outlook:
     speeds = speed.known(job.store, job.device)
     if measure:
         for training in unmeasured(job.plan, job.store, speeds):
@@ -139,23 +136,24 @@ def _looked_ahead(job: Run | Search, processes: int, measure: bool) -> Outlook:
     return outlook(job.plan, job.store, speeds, processes)
 
 
-def _tell_of_absent_data(job: Run | Search) -> None:
+def _tell_of_absent_data(job: Job) -> None:
     """Not an error: a run may be planned on one machine and computed on another."""
     for path in {study.training.data.path for study in job.studies}:
         if path is not None and not path.exists():
             print(f"data.path = {path}: there is no such folder here, and the run will need it", file=sys.stderr)
 
 
-def _print_outlook(job: Run | Search, found: Outlook) -> None:
+def _print_outlook(job: Job, found: Outlook) -> None:
     tree = Tree(f"{job.out}: {_about(job)}")
-    among = "variants and studies" if isinstance(job, Search) else "variants"
+    several = len(job.studies) > 1
+    among = "variants and studies" if several else "variants"
     trainings = tree.add(
         f"{found.trainings} trainings: {found.shared} shared by several {among}, "
         f"{found.trainings - found.missing} in the store, {found.missing} to do"
     )
     for variant, count in found.by_variant.items():
         branch = trainings.add(f"{variant}: {count}")
-        for line in _cells(job, variant) if isinstance(job, Run) else ():
+        for line in () if several else _cells(job, variant):
             branch.add(line)
     kinds = ", ".join(f"{count} {kind}" for kind, count in found.steps.items())
     tree.add(f"{sum(found.steps.values())} steps ({kinds}), {found.steps_missing} to do")
@@ -164,33 +162,30 @@ def _print_outlook(job: Run | Search, found: Outlook) -> None:
     print_rich(tree)
 
 
-def _cells(run: Run, variant: str) -> Iterator[str]:
-    """The cells of a variant, with λ as it will be but for rounding."""
-    lambdas = {cell.cycle: cell.density for cell in run.plan.cells if cell.variant == variant}
-    for cell in summaries(run.rows()):
+def _cells(job: Job, variant: str) -> Iterator[str]:
+    """The cells of a variant of a single study, with λ as it will be but for rounding."""
+    lambdas = {cell.cycle: cell.density for cell in job.plan.cells if cell.variant == variant}
+    (study,) = job.studies
+    for cell in summaries(job.rows()):
         if cell.variant == variant:
-            seeds = f"{cell.seeds} of {counted(len(run.study.seeds), 'seed')} in the store"
+            seeds = f"{cell.seeds} of {counted(len(study.seeds), 'seed')} in the store"
             yield f"cycle {cell.cycle}, λ {lambdas[cell.cycle]:.1%}: {seeds}"
 
 
-def _about(job: Run | Search) -> str:
-    if isinstance(job, Search):
-        return f"a grid of {len(job.runs)} studies"
-    study = job.study
-    return (
-        f"{study.training.network.name} on {study.training.data.name}, {study.method.name}, "
-        f"chain {study.which_chain}, {counted(len(study.seeds), 'seed')}, {counted(study.cycles, 'cycle')}"
-    )
+def _about(job: Job) -> str:
+    if len(job.studies) > 1:
+        return f"a grid of {len(job.studies)} studies"
+    (study,) = job.studies
+    return f"{about(study)}, {counted(study.cycles, 'cycle')}"
 
 
-def found_in(job: Run | Search) -> list[Gathered]:
+def found_in(job: Job) -> list[Gathered]:
     """What is known now of a run, or of those of a grid, which have their labels in their titles."""
-    if isinstance(job, Run):
-        return [gathered(job)]
-    return [replace(gathered(run), title=f"{job.out.name} {label}") for label, run in job.runs.items()]
+    titles = {label: f"{job.out.name} {label}" if label else job.out.name for label in job.runs}
+    return [replace(gathered(run), title=titles[label]) for label, run in job.runs.items()]
 
 
-def told(job: Run | Search | None, found: Sequence[Gathered]) -> dict[str, Any]:
+def told(job: Job | None, found: Sequence[Gathered]) -> dict[str, Any]:
     """What was found, for JSON; several have `studies`, of a grid with their place in it and their validation accuracy.
 
     Without a job: what an earlier report wrote down.
@@ -205,7 +200,7 @@ def told(job: Run | Search | None, found: Sequence[Gathered]) -> dict[str, Any]:
     return {"studies": studies, "best": job.best()}
 
 
-def print_results(job: Run | Search | None, found: Sequence[Gathered]) -> None:
+def print_results(job: Job | None, found: Sequence[Gathered]) -> None:
     """The tables of what was found, and the winner of a grid."""
     for run in found:
         _print_run(run)

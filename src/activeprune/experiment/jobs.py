@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -30,6 +31,9 @@ from .work.observer import Observer
 from .work.packed import Packed
 from .work.queue import Outcome
 
+if TYPE_CHECKING:
+    from .runs import Run
+
 SHARE_OF_TIDYING = 0.05  # of the time, at most
 
 
@@ -38,6 +42,11 @@ class Job(ABC):
 
     def __init__(self, studies: Iterable[Study], out: Path, store: FolderStore) -> None:
         self.studies, self.out, self.store = tuple(studies), out, store
+
+    @property
+    @abstractmethod
+    def runs(self) -> Mapping[str, Run]:
+        """Each of its studies as a run of its own, by what tells it apart from the others: nothing, of a single one."""
 
     @abstractmethod
     def write_study(self) -> None:

@@ -46,6 +46,11 @@ class Run(Job):
         return cls(read_study(folder / STUDY_FILE), folder, FolderStore(folder / setup["store"]), needs)
 
     @property
+    def runs(self) -> dict[str, Run]:
+        """Itself alone."""
+        return {"": self}
+
+    @property
     def imports(self) -> tuple[str, ...]:
         """Names of the modules that it needs."""
         return tuple(self.needs["imports"])

@@ -31,8 +31,8 @@ class Search(Job):
     """
 
     def __init__(self, runs: Mapping[str, Run], out: Path, store: FolderStore) -> None:
-        self.runs = dict(runs)
-        super().__init__((run.study for run in self.runs.values()), out, store)
+        self._runs = dict(runs)
+        super().__init__((run.study for run in self._runs.values()), out, store)
 
     @classmethod
     def new(cls, studies: Mapping[str, Study], out: Path, store: str | Path | None = None) -> Search:
@@ -51,6 +51,11 @@ class Search(Job):
             raise InputError(f"{folder / GRID_FILE} cannot be read: it names no studies")
         runs = {label: Run.opened(folder / name) for label, name in folders.items()}
         return cls(runs, folder, next(iter(runs.values())).store)
+
+    @property
+    def runs(self) -> dict[str, Run]:
+        """Those of its studies, by label."""
+        return self._runs
 
     def rows(self) -> Rows:
         """What was found so far, one row a study, cell and seed."""

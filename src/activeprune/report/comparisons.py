@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from statistics import fmean
 from typing import Any
 
 from ..experiment.plan.study import WITHOUT_AP, Study, Variant, rewinds
 from .statistics import Paired, paired, together
-from .trainings import Reported, Trainings
-
-Value = Callable[[Reported], float | None]
+from .trainings import Reported, Trainings, Value
 
 
 @dataclass(frozen=True)
@@ -56,11 +53,6 @@ def fair(study: Study, variant: Variant, against: Variant) -> bool:
 def accuracy(training: Reported) -> float | None:
     """On test images, if it is there."""
     return training.accuracy
-
-
-def dead_units(training: Reported) -> float | None:
-    """The dynamic dead-neuron rate by unit after training, if it was measured."""
-    return None if training.after is None else float(training.after["unit"]["dynamic"])
 
 
 def comparisons(run: Trainings, value: Value = accuracy) -> list[Comparison]:

@@ -16,10 +16,11 @@ from ..experiment.store import Damaged, Missing, Store
 from ..experiment.store.artifacts import MASKS, masks_of, usable
 from ..experiment.store.provenance import Provenance, sound
 from ..experiment.store.records import looks, measure_record, outcome_of, prune_record, train_record
-from .comparisons import Comparison, comparisons, dead_units
+from .comparisons import Comparison, comparisons
 from .cost import LayerCost, layers_of_study
 from .layers import Cells, maps
 from .published import Published, accuracies, dead_rates
+from .series import dead
 from .trainings import Rates, Reported, Trainings, Work
 
 
@@ -35,7 +36,7 @@ class Gathered(Trainings):
     @cached_property
     def compared_rates(self) -> list[Comparison]:
         """Of dynamic dead-neuron rates after training; none where they are not measured."""
-        return comparisons(self, dead_units) if "dnr" in self.study.measure else []
+        return comparisons(self, dead("unit", "dynamic")) if "dnr" in self.study.measure else []
 
     @cached_property
     def published(self) -> Published | None:

@@ -15,7 +15,7 @@ from ..core.errors import InputError
 from ..experiment.jobs import Job
 from ..experiment.store.files import in_use
 from .records import write_records
-from .report import Report
+from .report import Live, Report
 from .writing import draw_figures, draw_page, write_tables
 
 SHARE = 4  # times as long as it wrote a live report waits: the cores are for the run
@@ -121,7 +121,7 @@ class LiveReport:
         """Tables, and a page that waits for the next one."""
         report = self.runs.read()
         write_tables(report, self.folder)
-        self._tell_of(report, draw_page(report, self.folder, (self.now(), self.every)))
+        self._tell_of(report, draw_page(report, self.folder, Live(self.now(), self.every)))
 
     def finish(self) -> None:
         """First a page that stays, without the printed figures, which take a while: whoever ends this has that."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING
@@ -17,6 +17,14 @@ from .tables import section
 
 if TYPE_CHECKING:
     from .figures import Printed
+
+
+@dataclass(frozen=True)
+class Live:
+    """A page that is written again and again: when this one was, and after how many seconds to look for another."""
+
+    updated: str
+    every: int
 
 
 class Report:

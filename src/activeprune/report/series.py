@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ..experiment.findings import Spread
-from .trainings import Reported, Trainings
+from .trainings import Reported, Trainings, Value
+from .wording import per_cent
 
 T = TypeVar("T")
-Value = Callable[[Reported], float | None]
+DENSITY_AXIS = "density λ (% of weights alive)"
 Track = Callable[[Reported], Mapping[float, float]]  # a training's values by time
 
 
@@ -147,6 +148,34 @@ def reported(gathered: Trainings, places: Sequence[float]) -> list[float]:
         if known and not any(math.isclose(density, other, rel_tol=2e-3) for other in marked):
             marked.append(density)
     return marked
+
+
+def density_margin(densities: Sequence[float]) -> float:
+    """By which factor a log axis goes on beyond the densest and the sparsest.
+
+    >>> density_margin([1.0, 1.0])
+    1.02
+    """
+    share: float = (max(densities) / min(densities)) ** 0.03
+    return max(share, 1.02)
+
+
+def density_labels(densities: Sequence[float], apart: float, length: float = 1.0) -> list[str]:
+    """What stands at each density on a log axis of a length: nothing where labels would be nearer than `apart`.
+
+    The densest and the sparsest have theirs, and then from the sparsest on whoever has room.
+
+    >>> density_labels([1.0, 0.8, 0.64, 0.512, 0.4096], 0.4)
+    ['100', '', '64', '', '41']
+    """
+    most, least = max(densities), min(densities)
+    span = math.log(most / least) or 1.0
+    places = {density: math.log(most / density) / span * length for density in densities}
+    kept = [most, least]
+    for density in sorted(densities):
+        if all(abs(places[density] - places[other]) >= apart for other in kept):
+            kept.append(density)
+    return [per_cent(density) if density in kept else "" for density in densities]
 
 
 def over_seeds(gathered: Trainings) -> str:

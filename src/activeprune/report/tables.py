@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import product
 
+from ..experiment.plan.study import Study
 from .cells import (
     bare,
     best_of,
@@ -32,12 +33,11 @@ def section(run: Gathered) -> Section:
         *(dead_table, start_table, paired_rates_table, effort_table, packs_table),
     )
     tables = tuple(table for make in made if (table := make(run)) is not None)
-    return Section(f"{run.title}: {about(run)}", tables, tuple(_gaps(run)))
+    return Section(f"{run.title}: {about(run.study)}", tables, tuple(_gaps(run)))
 
 
-def about(run: Gathered) -> str:
-    """The study in one line."""
-    study = run.study
+def about(study: Study) -> str:
+    """A study in one line."""
     return (
         f"{study.training.network.name} on {study.training.data.name}, {study.method.name}, "
         f"chain {study.which_chain}, p = {study.p:g}, q = {study.q:g}, {counted(len(study.seeds), 'seed')}"

@@ -4,7 +4,7 @@ reported network takes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
@@ -63,6 +63,9 @@ class Reported:
         """What is summed up of it, as `rows_of` reads it from a store."""
         row = {name: getattr(self, name) for name in ("variant", "cycle", "seed", "density", "accuracy", "failure")}
         return row | dead_of({when: getattr(self, when) for when in ("before", "after") if when in self.keys})
+
+
+Value = Callable[[Reported], float | None]  # of a training, where it is known
 
 
 @dataclass(frozen=True)

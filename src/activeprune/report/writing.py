@@ -8,10 +8,10 @@ from pathlib import Path
 from ..experiment.search import folder_name
 from ..experiment.store.files import explained, write_text
 from .layout import PREAMBLE, Section, csv, escaped, latex, markdown, safe
-from .report import Report
+from .report import Live, Report
 
 RECORDED = {"tables.csv": "accuracy", "paired.csv": "paired", "dead_neurons.csv": "dead"}  # of which tables
-FIGURES_FOLDER = "figures"
+FIGURES_FOLDER, PAGE = "figures", "report.html"
 FILES = ("tables.md", "tables.tex", *RECORDED)
 
 
@@ -32,11 +32,13 @@ def write_tables(report: Report, folder: str | Path) -> tuple[Path, ...]:
     return tuple(Path(folder) / name for name in texts)
 
 
-def draw_page(report: Report, folder: Path, live: tuple[str, int] | None = None, images: bool = True) -> Path:
-    """Writes report.html and says where it is; `live`: when, and after how many seconds to look for another."""
-    from .page import Live, write_page  # Bokeh takes a second to come
+def draw_page(report: Report, folder: Path, live: Live | None = None, images: bool = True) -> Path:
+    """Writes report.html into a folder, all of it or nothing, and says where it is; `images` as `page` has them."""
+    from .page import page  # Bokeh takes a second to come
 
-    return write_page(report, folder, None if live is None else Live(*live), images)
+    path = folder / PAGE
+    write_text(path, page(report, live, images))
+    return path
 
 
 def draw_figures(report: Report, folder: Path) -> list[Path]:

@@ -12,8 +12,8 @@ from ..cost import BYTES_OF_A_WEIGHT
 from ..cost import axes as cost_axes
 from ..gathering import Gathered
 from ..reference import aside, points, tables_of, within
-from ..series import Point, Value, by_variant, dead, remarks, reported
-from ..trainings import KINDS
+from ..series import Point, by_variant, dead, remarks, reported
+from ..trainings import KINDS, Value
 from .style import DOUBLE, GREY, SMALL, density_axis, draw_published, draw_variant, legend, note, sheet, styled
 
 APART = "What the paper counts as a neuron\nis open, so the rates that it prints\nhave a scale of their own."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from textwrap import wrap
@@ -20,8 +19,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedFormatter, FixedLocator, FuncFormatter, LogLocator, NullLocator
 
 from ..looks import LOOKS
-from ..series import Point
-from ..wording import per_cent
+from ..series import DENSITY_AXIS, Point, density_labels, density_margin
 
 SINGLE, DOUBLE = 3.4, 7.0  # inches: the width of one column of a printed page, and of two
 SMALL, NORMAL = 6.5, 7.5  # points
@@ -86,16 +84,14 @@ def density_axis(axes: Axes, densities: Sequence[float], inches: float, name: bo
 
     To be called when all is drawn: what stands beside the last density is still within the limits.
     """
-    most, least = max(densities), min(densities)
-    margin = max((most / least) ** 0.03, 1.02)
+    margin = density_margin(densities)
     axes.set_xscale("log")
-    axes.set_xlim(most * margin, min(least, axes.dataLim.x0) / margin)
+    axes.set_xlim(max(densities) * margin, min(*densities, axes.dataLim.x0) / margin)
     axes.xaxis.set_major_locator(FixedLocator([*densities]))
-    labelled = _apart(densities, inches)
-    axes.xaxis.set_major_formatter(FixedFormatter([per_cent(d) if d in labelled else "" for d in densities]))
+    axes.xaxis.set_major_formatter(FixedFormatter(density_labels(densities, LABEL_EVERY, inches)))
     axes.xaxis.set_minor_locator(NullLocator())
     if name:
-        axes.set_xlabel("density λ (% of weights alive)")
+        axes.set_xlabel(DENSITY_AXIS)
 
 
 def log_ticks(axis: Axis) -> None:
@@ -182,15 +178,3 @@ def shades(count: int) -> list[dict[str, Any]]:
     scale = matplotlib.colormaps[SHADES]
     places = [0.8 * place / max(count - 1, 1) for place in range(count)]
     return [{"color": to_hex(scale(at)), "linestyle": DASHES[i % len(DASHES)]} for i, at in enumerate(places)]
-
-
-def _apart(densities: Sequence[float], inches: float) -> set[float]:
-    """Those whose labels have room: the densest and the sparsest, and then from the sparsest on."""
-    most, least = max(densities), min(densities)
-    span = math.log(most / least) or 1.0
-    places = {density: math.log(most / density) / span * inches for density in densities}
-    kept = [most, least]
-    for density in sorted(densities):
-        if all(abs(places[density] - places[other]) >= LABEL_EVERY for other in kept):
-            kept.append(density)
-    return set(kept)

@@ -11,9 +11,9 @@ from bokeh.models import DataRange1d, FixedTicker, Range1d
 from ..cost import axes as cost_axes
 from ..gathering import Gathered
 from ..reference import aside, points, within
-from ..series import Point, Spot, by_variant, dead, reported
+from ..series import DENSITY_AXIS, Point, Spot, by_variant, dead, reported
 from ..trainings import KINDS
-from .plots import DENSITY, LOW, Panel, density_axis, draw_published, draw_variant, sheet
+from .plots import LOW, Panel, density_axis, draw_published, draw_variant, sheet
 
 STEPS = ((1, 3), (1, 2, 5), range(1, 10), [1 + step / 10 for step in range(90)])  # of a decade
 FEWEST = 3  # ticks that an axis needs
@@ -103,7 +103,7 @@ def _along(
     step: float = 1.0,
     **options: Any,
 ) -> Any:
-    plot = sheet(DENSITY, y, x_axis_type="log", **options)
+    plot = sheet(DENSITY_AXIS, y, x_axis_type="log", **options)
     _draw(plot, found)
     for turn, (variant, own) in enumerate((printed or {}).items(), 1):
         draw_published(plot, variant, [*own], step**turn)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 from base64 import b64encode
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from ..figures import Printed
 from ..gathering import Gathered
 from ..looks import LOOKS
 from ..reference import points
-from ..report import Report
+from ..report import Live, Report
 from ..tables import about
 from ..wording import counted, duration
 from .arrays import Arrays
@@ -35,14 +34,6 @@ from .tables import linked, shown
 HERE = Path(__file__).parent
 SCRIPTS = ("pointing.js", "keys.js", "numbers.js", "page.js")
 NOTHING_ELSE = "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
-
-
-@dataclass(frozen=True)
-class Live:
-    """A page that is written again and again: when this one was, and after how many seconds to look for another."""
-
-    updated: str
-    every: int
 
 
 def page(report: Report, live: Live | None = None, images: bool = True) -> str:
@@ -89,7 +80,7 @@ def _run(run: Gathered, number: int, printed: Printed | None) -> tuple[dict[str,
     view = {
         "id": f"run-{number}",
         "title": run.title,
-        "about": about(run),
+        "about": about(run.study),
         "state": _state(run),
         "facts": _facts(run),
         "history": _history(run, number),

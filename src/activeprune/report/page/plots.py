@@ -21,14 +21,13 @@ from bokeh.plotting import figure
 
 from ...experiment.findings import Spread
 from ..looks import LOOKS
-from ..series import Point, Spot
-from ..wording import counted, per_cent, percent, printed
+from ..series import Point, Spot, density_labels, density_margin
+from ..wording import counted, percent, printed
 from .swatches import SCHEMES, dashes, marker
 
 HEIGHT, LOW = 330, 250  # pixels
 MARK, SEED = 8, 6
 BAND = 0.13  # opacity
-DENSITY = "density λ (% of weights alive)"
 LABELS = 0.055  # least distance of two labels on the axis of densities, as a share of it
 
 
@@ -66,15 +65,10 @@ def sheet(x: str, y: str, height: int = HEIGHT, **options: Any) -> Any:
 
 def density_axis(plot: Any, densities: Sequence[float], beside: float = 1.0) -> None:
     """From dense to sparse, a tick at each density, labels where there is room; `beside` the last may be points."""
-    most, least = max(densities), min(densities)
-    margin = max((most / least) ** 0.03, 1.02)
-    plot.x_range = Range1d(start=most * margin, end=least * beside / margin)
+    margin = density_margin(densities)
+    plot.x_range = Range1d(start=max(densities) * margin, end=min(densities) * beside / margin)
     plot.xaxis.ticker = FixedTicker(ticks=sorted(densities), minor_ticks=[])
-    room, shown = (most / least) ** LABELS, [most, least]
-    for density in sorted(densities):
-        if all(max(density / one, one / density) >= room for one in shown):
-            shown.append(density)
-    plot.xaxis.major_label_overrides = {d: per_cent(d) if d in shown else "" for d in densities}
+    plot.xaxis.major_label_overrides = dict(zip(densities, density_labels(densities, LABELS), strict=True))
 
 
 def log_ticks(axis: Any) -> None:
