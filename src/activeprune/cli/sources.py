@@ -8,7 +8,7 @@ from pathlib import Path
 from ..core.errors import InputError
 from ..experiment.jobs import Job
 from ..experiment.runs import RUN_FILE, SUMMARY_FILE
-from ..experiment.search import GRID_FILE, opened
+from ..experiment.search import is_started, opened
 from ..report.gathering import Gathered
 from ..report.records import RECORDS, read_records
 from .studies import found_in
@@ -32,8 +32,7 @@ def given(path: Path) -> Given:
     if path.is_file() and path.name != RECORDS and (path.parent / RUN_FILE).is_file():
         raise InputError(f"{path} is one file of a run: activeprune report {path.parent}")
     kept = path if path.is_file() else path / RECORDS
-    is_started = any((path / name).is_file() for name in (RUN_FILE, GRID_FILE))
-    if kept.is_file() and not is_started:
+    if kept.is_file() and not is_started(path):
         return Given(kept.parent, None, tuple(read_records(kept)))
     job = opened(path)
     had_results = any((run.out / SUMMARY_FILE).is_file() for run in job.runs.values())

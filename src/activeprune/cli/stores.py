@@ -96,9 +96,9 @@ def unpack_(
 
 
 def _existing(folder: Path) -> FolderStore:
-    if not FolderStore(folder).objects.is_dir():
+    if not FolderStore(folder).is_there:
         where = folder / ".store"
         usually = "" if folder == USUAL else f", usually {USUAL}"
         made = f"activeprune run makes one beside its folder{usually}"
-        raise InputError(f"{folder} is no store: {f'{where} is one' if (where / 'objects').is_dir() else made}")
+        raise InputError(f"{folder} is no store: {f'{where} is one' if FolderStore(where).is_there else made}")
     return FolderStore(folder)

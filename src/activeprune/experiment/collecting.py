@@ -81,10 +81,9 @@ def collect(store: FolderStore, studies: Iterable[Study] = (), forget: bool = Fa
             if part in entry.parts and (entry.key, part) not in kept:
                 freed += store.drop(entry.key, part)
     wanted = {step.key for study in everyone for step in Plan(study).todo(store).missing}
-    for name in names_in(store.checkpoints):
-        key, _, kind = name.partition(".")
-        if key and kind == "safetensors" and key not in wanted:
-            freed += removed(store.checkpoints / name)
+    for key in store.checkpoint_keys():
+        if key not in wanted:
+            freed += removed(store.checkpoint(key))
     return freed
 
 

@@ -173,8 +173,7 @@ def _network_bytes(network: NetworkChoice) -> tuple[int, int]:
 
     The network is built as it is by default: the number of classes, which the data tell, changes little.
     """
-    options: dict[str, Any] = {name: value for name, value in network.options if name != "pretrained"}
     with torch.device("meta"):
-        model = build(network.name, **options)
+        model = build(network.name, **network.without_weights)
     state = sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values())
     return state, sum(mask.numel() for mask in Masks.dense(model).values()) // 8

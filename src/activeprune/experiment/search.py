@@ -112,6 +112,11 @@ def started(
     return Run(only, folder, store_beside(folder, store))
 
 
+def is_started(folder: Path) -> bool:
+    """Whether something was started in a folder."""
+    return any((folder / name).is_file() for name in (RUN_FILE, GRID_FILE))
+
+
 def opened(out: str | Path) -> Run | Search:
     """What was started in a folder before."""
     if isinstance(out, Job):
@@ -125,9 +130,9 @@ def opened(out: str | Path) -> Run | Search:
     usual = folder_of(folder, None)
     if inside:
         instead = f"{listed(inside)} inside it " + ("do" if len(inside) > 1 else "does")
-    elif (folder / "objects").is_dir():
+    elif FolderStore(folder).is_there:
         instead = "it is a store, and the folders of its runs are beside it"
-    elif any((usual / name).is_file() for name in (RUN_FILE, GRID_FILE)):
+    elif is_started(usual):
         instead = f"{usual} does"
     else:
         instead = f"activeprune run STUDY --out {folder} starts one"

@@ -33,6 +33,16 @@ class NetworkChoice(Choice):
         """Of a network."""
         return NETWORKS.find(name).options
 
+    @property
+    def pretrained(self) -> bool:
+        """Whether its weights are somebody's."""
+        return bool(dict(self.options).get("pretrained"))
+
+    @property
+    def without_weights(self) -> dict[str, Any]:
+        """The options that it is built with where weights do not matter."""
+        return {name: value for name, value in self.options if name != "pretrained"}
+
 
 class DataChoice(Choice):
     """A data set by name: `cifar10`, or `{name: cifar10, path: …, limit: 2000}`, with the options of its loader."""
@@ -152,8 +162,7 @@ class Training(Settings):
             raise InputError(f"mean = {self.mean} and std = {self.std}: both or none, one number a channel")
         if (self.rates == "s_cyc") != (self.lr_high is not None) or (self.lr_high or self.lr) < self.lr:
             raise InputError(f"lr_high = {self.lr_high}: s_cyc needs one of at least lr = {self.lr}, others none")
-        pretrained = dict(self.network.options).get("pretrained", False)
-        if pretrained and (self.init or NETWORKS.find(self.network.name).init) != "native":
+        if self.network.pretrained and (self.init or NETWORKS.find(self.network.name).init) != "native":
             raise InputError(f"pretrained weights and init = {self.init}: drawing new ones would discard them")
         return self
 
@@ -166,22 +175,22 @@ class Training(Settings):
 
     def build(self, num_classes: int, channels: int, seed: int = 0, cycle: int = 1) -> nn.Module:
         """The network for such data, with the weights that (seed, cycle) gives it."""
-        return initial(self.network.name, num_classes, seed, cycle, self.init, **self._options(channels))
+        options = self._options(channels, dict(self.network.options))
+        return initial(self.network.name, num_classes, seed, cycle, self.init, **options)
 
     def skeleton(self, num_classes: int, channels: int) -> nn.Module:
         """The network for such data without weights, on the meta device."""
-        options = {name: value for name, value in self._options(channels).items() if name != "pretrained"}
         with torch.device("meta"):
-            return build(self.network.name, num_classes, **options)
+            return build(self.network.name, num_classes, **self._options(channels, self.network.without_weights))
 
     def outline(self) -> Outline:
         """Shape of the images that the network sees, and the number of classes."""
         (channels, height, width), classes = outline_of(self.data.name, self.data.path, **dict(self.data.options))
         return Outline((channels, self.resolution or height, self.resolution or width), classes)
 
-    def _options(self, channels: int) -> dict[str, Any]:
+    def _options(self, channels: int, own: Mapping[str, Any]) -> dict[str, Any]:
         """What the network is built with for images of so many channels: its own options, and what the data tell."""
-        options: dict[str, Any] = dict(self.network.options)
+        options = dict(own)
         offered = NETWORKS.find(self.network.name).options
         if "in_channels" in offered:
             options.setdefault("in_channels", channels)

@@ -143,7 +143,7 @@ class Study(Settings):
             raise InputError(
                 f"rewind_epoch = {self.from_epoch}: a training of {self.training.epochs} needs an earlier one"
             )
-        if dict(self.training.network.options).get("pretrained") and self.which_chain == "reinit":
+        if self.training.network.pretrained and self.which_chain == "reinit":
             raise InputError("pretrained weights and chain = reinit: drawing new ones would discard them")
         goes_on = "plain" in self.variants and not rewinds(self.which_chain, "plain")
         if self.retraining is not self.training and not goes_on:

@@ -38,6 +38,7 @@ from .entry import (
 )
 from .files import age_of, alone, explained, names_in, removed, size_of
 
+CHECKPOINT_KIND = ".safetensors"
 HOUR = 3600.0  # seconds; a put that has been quiet for so long is no longer under way
 Problems = list[Problem]  # inside the classes below `list` is a method
 
@@ -76,6 +77,22 @@ class FolderStore(Store):
         self.root = Path(root)
         self.objects, self.damaged = self.root / "objects", self.root / "damaged"
         self.checkpoints, self.runs = self.root / "checkpoints", self.root / "runs"
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the folder is a store already."""
+        return self.objects.is_dir()
+
+    def checkpoint(self, key: str) -> Path:
+        """Where a training that is under way leaves its checkpoint."""
+        return self.checkpoints / f"{key}{CHECKPOINT_KIND}"
+
+    def checkpoint_keys(self) -> Iterator[str]:
+        """The trainings that have left one there."""
+        for name in names_in(self.checkpoints):
+            key, _, kind = name.partition(".")
+            if key and f".{kind}" == CHECKPOINT_KIND:
+                yield key
 
     def has(self, key: str, *parts: str) -> bool:
         """Whether there is a complete entry that holds all these parts, by name and size; `get` looks at the bytes."""

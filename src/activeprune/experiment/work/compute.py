@@ -220,7 +220,7 @@ class Compute:
         return self.loaded.feed(step.training, step.seed).scoring(step.cycle, count)
 
     def _checkpoint_path(self, step: Step) -> Path:
-        return self.store.checkpoints / f"{step.key}.safetensors"
+        return self.store.checkpoint(step.key)
 
     def _provenance(self, step: Step, seconds: float, how: Provenance = ALONE) -> dict[str, Any]:
         return replace(
