@@ -12,7 +12,8 @@ from torch import Tensor
 from ..core.masks import Masks
 from ..core.randomness import stable_seed, torchs_own
 from ..data import Feed, Part
-from .member import Batch, Member, Score
+from ..data.feeds import Batch
+from .member import Member, Score
 from .result import Snapshot, State
 from .settings import Training
 

@@ -13,10 +13,9 @@ from torch.optim import SGD, Adam, AdamW, Optimizer
 from ..core.calling import eval_mode
 from ..core.errors import InputError, listed
 from ..core.masks import Masks
+from ..data.feeds import Batch
 from .result import State
 from .settings import Training
-
-Batch = tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True)

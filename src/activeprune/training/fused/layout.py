@@ -12,13 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Literal
 
 import torch
 from torch import Tensor
 
-Shortcut = Literal["conv", "pad"]
-State = dict[str, Tensor]
+from ...networks.cifar_resnet import Shortcut
+from ..result import State
 
 WIDTHS = (16, 32, 64)
 SIDES = (32, 16, 8)

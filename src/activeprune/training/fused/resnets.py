@@ -12,9 +12,10 @@ from typing import get_args
 import torch
 from torch import Tensor
 
+from ..result import State
 from .compiling import kernels
 from .launches import Launch, Launches
-from .layout import MOMENTUM, Layout, State
+from .layout import MOMENTUM, Layout
 from .memory import STEPS, Augmentation, Buffers, Networks, Recipe, Shared
 
 MOST_IMAGES = 1 << 22  # a row of images, crop and flip are one int32
