@@ -26,6 +26,6 @@ def test_one_epoch_of_resnet20_on_2000_images(tmp_path: Path, monkeypatch: pytes
     assert result.failure is None
     assert [epoch.step for epoch in result.epochs] == [56]
     assert result.epochs[0].train_loss < 2.3026  # better than guessing among ten
-    assert result.accuracy > 0.15
+    assert result.accuracy > 0.12  # of 2,000 images, three standard deviations above guessing
     model.load_state_dict(result.state)
     assert pruned_are_zero(model, masks)
