@@ -104,7 +104,7 @@ def test_a_helper_computes_with_methods_of_ones_own(tmp_path: Path) -> None:
     helper = Errand(Path("runs/own"), os.getpid()).command
     subprocess.run(helper, cwd=tmp_path, env=environment, check=True, capture_output=True)
     assert len(list((tmp_path / "runs" / ".store" / "objects").rglob(RECORD))) == 3
-    report = [sys.executable, "-c", code, "report", "runs/own"]
+    report = [sys.executable, "-c", code, "report", "runs/own", "--no-figures", "--no-page"]
     assert "λ 80.0 %" in subprocess.run(
         report, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True
     ).stdout  # fmt: skip
@@ -125,7 +125,7 @@ def test_what_a_method_of_ones_own_prints_or_raises(tmp_path: Path) -> None:
     done = run("--import", "noisy", "run", "smoke", "--set", "method=noisy", "--out", "runs/noisy", *small)
     assert done.returncode == 0
     assert "Traceback" not in done.stderr
-    assert "λ 80.0 %" in run("report", "runs/noisy").stdout
+    assert "λ 80.0 %" in run("report", "runs/noisy", "--no-figures", "--no-page").stdout
     failed = run("--import", "noisy", "run", "smoke", "--set", "method=broken", "--out", "runs/broken", *small)
     assert failed.returncode == 1
     assert "Traceback" not in failed.stderr
