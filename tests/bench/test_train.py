@@ -10,8 +10,8 @@ def test_networks_at_once_are_compared_with_a_plain_loop_in_bf16(
     capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a few images, so that the numbers mean nothing but the path is the real one."""
-    monkeypatch.setattr(bench_train, "FEWER", 120)
-    small = ["--network", "resnet8", "--batch", "30", "--replicas", "2", "--device", "cpu"]
+    monkeypatch.setattr(bench_train, "FEWER", 60)
+    small = ["--network", "resnet8", "--batch", "15", "--replicas", "2", "--device", "cpu"]
     rows = told(["bench", "train", *small], capsys)["rows"]
     assert [(row["engine"], row["precision"], row["replicas"]) for row in rows] == [
         ("eager", "fp32", 1), ("eager", "bf16", 1), ("eager", "bf16", 2),

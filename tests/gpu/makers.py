@@ -10,6 +10,7 @@ from torch import Tensor, nn
 import activeprune as ap
 from activeprune.data import Dataset, Images
 from activeprune.training import Training
+from tests.training.makers import Unreadable
 
 
 def patches(path: None = None) -> Dataset:
@@ -63,3 +64,14 @@ class Waiting(nn.Sequential):
 
 def waiting(num_classes: int = 10, in_channels: int = 3) -> nn.Module:
     return Waiting(nn.Flatten(), nn.Linear(in_channels * 1024, num_classes))
+
+
+def narrow(num_classes: int = 10, in_channels: int = 3) -> nn.Module:
+    """No number of its channels suits tensor cores."""
+    layers = [nn.Conv2d(in_channels, 12, 3, padding=1, bias=False), nn.BatchNorm2d(12), nn.ReLU()]
+    layers += [nn.Conv2d(12, 20, 3, stride=2), nn.BatchNorm2d(20), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
+    return nn.Sequential(*layers, nn.Linear(20, num_classes))
+
+
+def unreadable(num_classes: int = 10, in_channels: int = 3) -> nn.Module:
+    return Unreadable(*narrow(num_classes, in_channels))

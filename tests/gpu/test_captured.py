@@ -112,7 +112,7 @@ def test_memory_that_runs_out_in_a_capture_is_told_as_such(monkeypatch: pytest.M
     """And leaves nothing behind: fewer lanes go on as if nothing had been."""
     chosen = training(epochs="4it")
     shared = engine(chosen)
-    own = [shared.lane(chosen.feed(seed), start_of(chosen, seed), None) for seed in range(3)]
+    own = [shared.lane(case(chosen, seed)) for seed in range(3)]
     for lane in own:
         lane.prepare(0, torch.full((4,), 1e-3))
         lane.begin()

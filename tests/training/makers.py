@@ -50,6 +50,19 @@ def blind(num_classes: int = 2, in_channels: int = 2) -> nn.Module:
     return Blind(small(num_classes, in_channels))
 
 
+def unreadable(num_classes: int = 2, in_channels: int = 2) -> nn.Module:
+    return Unreadable(*small(num_classes, in_channels))
+
+
+class Unreadable(nn.Sequential):
+    """Has something in it that a compiler cannot read."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        torch._dynamo.graph_break()
+        output: Tensor = super().forward(x)
+        return output
+
+
 class Pair(nn.Module):
     """Returns its output twice."""
 

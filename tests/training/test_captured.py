@@ -144,7 +144,7 @@ def test_a_lack_of_memory_in_a_capture_comes_out(
 ) -> None:
     """Also where ending the broken capture raises another error."""
     engine = Here(FULL)
-    own = [engine.lane(FULL.feed(seed), start_of(FULL), None) for seed in (0, 1, 2)]
+    own = [engine.lane(case(FULL, seed)) for seed in (0, 1, 2)]
 
     def too_much() -> None:
         if cuda.capturing:
@@ -163,7 +163,7 @@ def test_a_step_that_cannot_be_recorded_is_left_to_another_engine(
     cuda: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = Here(FULL)
-    lane = engine.lane(FULL.feed(0), start_of(FULL), None)
+    lane = engine.lane(case(FULL, 0))
 
     def waiting() -> None:
         if cuda.capturing:
@@ -176,8 +176,8 @@ def test_a_step_that_cannot_be_recorded_is_left_to_another_engine(
 
 def test_masks_of_another_network_are_refused() -> None:
     with pytest.raises(ap.InputError, match="masks of another model"):
-        Here(FULL).lane(FULL.feed(0), start_of(FULL), ap.Masks({"nowhere": torch.ones(3, dtype=torch.bool)}))
+        Here(FULL).lane(case(FULL, 0, masks=ap.Masks({"nowhere": torch.ones(3, dtype=torch.bool)})))
     masks = half(FULL)
     odd = ap.Masks({name: mask[:1] for name, mask in masks.items()})  # which would fit by broadcasting
     with pytest.raises(ap.InputError, match="masks of another model"):
-        Here(FULL).lane(FULL.feed(0), start_of(FULL), odd)
+        Here(FULL).lane(case(FULL, 0, masks=odd))

@@ -7,6 +7,7 @@ from activeprune.data import Dataset, Images
 from activeprune.training import Training
 from activeprune.training.captured import Captured
 from activeprune.training.choosing import Engines
+from activeprune.training.compiled import Compiled
 from activeprune.training.engine import Eager
 from activeprune.training.fused.lanes import Fused, fitting
 from activeprune.training.unavailable import EngineUnavailable
@@ -51,7 +52,7 @@ def test_on_a_cpu_the_plain_loop_does_everything() -> None:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-@pytest.mark.parametrize("kind", [Fused, Captured])
+@pytest.mark.parametrize("kind", [Fused, Compiled, Captured])
 def test_what_needs_a_gpu_says_so(kind: type) -> None:
     from activeprune.data import Shelf
 
@@ -64,7 +65,7 @@ def test_what_needs_a_gpu_says_so(kind: type) -> None:
 def test_an_engine_that_cannot_be_had_leaves_a_line_and_the_slower_one() -> None:
     told: list[str] = []
     engines = Engines(CPU, 2, told.append)
-    engines._fitting[of_bf16()] = [Fused, Captured]  # as if this were a GPU
+    engines._fitting[of_bf16()] = [Fused, Compiled, Captured]  # as if this were a GPU
     assert isinstance(engines.engine(of_bf16(), patches(), 2), Eager)
-    assert [line.split(":")[0] for line in told] == ["resnet20", "resnet20"]
+    assert [line.split(":")[0] for line in told] == ["resnet20", "resnet20"]  # two say the same
     assert all("it is trained the slower way" in line for line in told)

@@ -151,8 +151,8 @@ def test_a_checkpoint_can_be_written_whatever_the_layout_in_memory(tmp_path: Pat
 class Logged(Eager):
     """Writes down what its lanes are asked for."""
 
-    def lane(self, feed, start, masks):
-        lane = super().lane(feed, start, masks)
+    def lane(self, case):
+        lane = super().lane(case)
         for name in ("prepare", "begin", "end"):
             setattr(lane, name, self._noting(name, getattr(lane, name)))
         return lane

@@ -17,7 +17,7 @@ from ..data import Feed
 from ..networks import build
 from ..neurons import dead_neurons
 from ..neurons.again import RepeatedCounter
-from ..training import Case
+from ..training import Case, Span
 from ..training.choosing import Engines
 from ..training.duration import Duration
 from ..training.engine import Eager
@@ -29,6 +29,7 @@ from .train import CIFAR, bench_training, noise
 
 BATCH = 128
 SMALL = 1_200  # images, where a CPU trains on them
+EPOCHS = 3
 TRAINED = 0.75  # of all images; a sixth is to test on, and a tenth of the others to validate
 
 
@@ -152,7 +153,7 @@ def looks(network: str, replicas: Sequence[int], device: torch.device) -> Iterat
             Case(feed, training.build(10, 3, feed.seed).state_dict(), probe=probe)
             for feed, probe in zip(feeds, probes, strict=True)
         ]
-        results = train_together(training, cases, engine)
+        results = train_together(training, cases, engine, Span(0, EPOCHS))
         times = [seconds for probe in probes for seconds in probe.times]
         taken = sum(len(result.epochs) for result in results) * feeds[0].steps
         a_step = (sum(result.seconds for result in results) - sum(times)) / taken

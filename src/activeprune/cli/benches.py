@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -68,9 +69,10 @@ def train(
 ) -> None:
     """Time the training of many networks at once against a plain loop: data, augmentation and evaluation included."""
     place, rows = machine.device(device), []
-    for row in bench_train.run(network, _counts(replicas), batch, place):
+    tell = partial(print, file=sys.stderr, flush=True)
+    for row in bench_train.run(network, _counts(replicas), batch, place, tell):
         rows.append(row)
-        print(f"{row.engine} {row.precision} × {row.replicas}: {row.images_per_second:,.0f} images/s", file=sys.stderr)
+        tell(f"{row.engine} {row.precision} × {row.replicas}: {row.images_per_second:,.0f} images/s")
     if as_json:
         print_json({"machine": machine.described(place), "rows": [asdict(row) for row in rows]})
         return

@@ -14,16 +14,16 @@ from ..core.masks import Masks
 from ..core.randomness import torchs_own
 from ..core.recording import recorded_by
 from ..data import Feed, Part, Shelf, resized, scaled, shown
+from .case import Case
 from .counts import BatchCounts
 from .engine import EVALUATED, Lane
 from .epoch_tables import Tables
 from .member import Member, Score
-from .result import State
 from .settings import Training
 from .unavailable import EngineUnavailable
 
 WARM_UP = 3  # steps before the capture, in which libraries choose their kernels and allocate
-EVALUATION_BATCH = 1000
+EVALUATION_BATCH = 500
 
 
 class Captured:
@@ -45,14 +45,14 @@ class Captured:
         """Frees all lanes for other trainings."""
         self._used = 0
 
-    def lane(self, feed: Feed, start: Mapping[str, Tensor], masks: Masks | None) -> CapturedLane:
+    def lane(self, case: Case) -> CapturedLane:
         """A network at the start of its training."""
         if self._used == len(self._lanes):
             if self._graph is not None:
                 raise InputError(f"this engine has {len(self._lanes)} lanes, and all are taken")
-            self._lanes.append(CapturedLane(self.training, self.shelf, feed, self.device))
+            self._lanes.append(CapturedLane(self.training, self.shelf, case.feed, self.device))
         lane = self._lanes[self._used]
-        lane.take_on(feed, start, masks)
+        lane.take_on(case)
         self._used += 1
         return lane
 
@@ -100,15 +100,18 @@ class Captured:
             with torch.cuda.stream(lane.stream):
                 with lane.batches.measured():
                     lane.one_step()
-                for _ in range(WARM_UP):
-                    lane.at.zero_()
-                    lane.uncounted_step()
+                self._warm_up(lane)
             here.wait_stream(lane.stream)
         torch.cuda.synchronize(self.device)
         graph = torch.cuda.CUDAGraph()
         with self._explained(), recorded_by(graph, self.device):
             self._record()
         return graph
+
+    def _warm_up(self, lane: CapturedLane) -> None:
+        for _ in range(WARM_UP):
+            lane.at.zero_()
+            lane.uncounted_step()
 
     def _record(self) -> None:
         """A step of every lane, each on its own stream; all of these join again, or the capture could not end."""
@@ -130,11 +133,7 @@ class Captured:
         try:
             yield
         except RuntimeError as error:
-            cause: BaseException | None = error
-            while cause is not None and not isinstance(cause, torch.cuda.OutOfMemoryError):
-                cause = cause.__context__
-            if cause is not None:
-                raise cause from None
+            raise_a_lack_of_memory(error)
             why = str(error).partition("\n")[0]
             raise EngineUnavailable(f"a step of {self.training.network.name} cannot be recorded ({why})") from error
 
@@ -168,19 +167,19 @@ class CapturedLane(Member):
         self.batches = BatchCounts(model)
         self._make_optimizer_state()
 
-    def take_on(self, feed: Feed, start: Mapping[str, Tensor], masks: Masks | None) -> None:
+    def take_on(self, case: Case) -> None:
         """Begins another training of the same shape: everything that the graph knows keeps its place."""
-        chosen: Mapping[str, Tensor] = {} if masks is None else masks
-        if masks is not None:
-            masks.weights_of(self.model)  # which refuses those of another network
+        chosen: Mapping[str, Tensor] = {} if case.masks is None else case.masks
+        if case.masks is not None:
+            case.masks.weights_of(self.model)  # which refuses those of another network
         if foreign := chosen.keys() - set(self.names):
             raise EngineUnavailable(f"masks of {sorted(foreign)[0]}, which is not pruned by default")
         for name, mask in zip(self.names, self._masks, strict=True):
             mask.copy_(chosen[name]) if name in chosen else mask.fill_(1)
-        for factor, own in zip(feed.factors, (self.scale, self.offset), strict=True):
+        for factor, own in zip(case.feed.factors, (self.scale, self.offset), strict=True):
             own.copy_(factor)
-        self.tables.take_on(feed)
-        self.load(start)
+        self.tables.take_on(case.feed)
+        self.load(case.start)
         self.load_optimizer_state({})
 
     def prepare(self, epoch: int, rates: Tensor) -> None:
@@ -215,18 +214,13 @@ class CapturedLane(Member):
 
     def changed(self) -> list[Tensor]:
         """All that a step changes."""
-        kept = self._optimizer_tensors().values()
+        kept = self.optimizer_tensors().values()
         return [*self.model.state_dict().values(), *kept, self.losses, self.right, self.at, self.rate]
 
     def load_optimizer_state(self, state: Mapping[str, Tensor]) -> None:
         """Puts momentum and the like in place; what is not given becomes 0, which is how it starts."""
-        for path, value in self._optimizer_tensors().items():
+        for path, value in self.optimizer_tensors().items():
             value.copy_(state[path]) if path in state else value.zero_()
-
-    def optimizer_state(self) -> State:
-        """Momentum and the like by "parameter/kind", on the CPU."""
-        kept = self._optimizer_tensors().items()
-        return {path: value.detach().cpu().clone(memory_format=torch.contiguous_format) for path, value in kept}
 
     @torch.no_grad()
     def summed(self, part: Part) -> Tensor:
@@ -254,11 +248,11 @@ class CapturedLane(Member):
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
 
-    def _optimizer_tensors(self) -> dict[str, Tensor]:
-        names: dict[Tensor, str] = {parameter: name for name, parameter in self.model.named_parameters()}
-        return {
-            f"{names[parameter]}/{kind}": value
-            for parameter, kinds in self.optimizer.state.items()
-            for kind, value in kinds.items()
-            if isinstance(value, Tensor)
-        }
+
+def raise_a_lack_of_memory(error: Exception) -> None:
+    """Raises the lack of memory that an error comes from, if it does: fewer networks may fit."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, torch.cuda.OutOfMemoryError):
+        cause = cause.__context__
+    if cause is not None:
+        raise cause from None

@@ -7,12 +7,13 @@ from collections.abc import Callable
 
 import torch
 
-from ..data import Dataset, Feed, Images, Shelf
+from ..data import Dataset, Images, Shelf
 from .captured import Captured
+from .case import Case
+from .compiled import Compiled, worth_compiling
 from .engine import Eager, Engine
 from .fused.compiling import kernels
 from .fused.lanes import Fused, fitting
-from .result import State
 from .settings import Training
 from .unavailable import EngineUnavailable
 
@@ -29,7 +30,7 @@ class Engines:
     """Engines on one device, the latest kept for the next trainings of its shape.
 
     `most` networks are trained at once; None: as many as memory holds and measured speed is worth. What an engine
-    cannot do, another one does, and `tell` is told why.
+    cannot do, another one does, and `tell` is told why, and what takes long.
     """
 
     def __init__(self, device: torch.device, most: int | None = None, tell: Tell = lambda line: None) -> None:
@@ -39,6 +40,7 @@ class Engines:
         self._fitting: dict[Training, list[type]] = {}
         self._lanes: dict[Training, int] = {}
         self._limits: dict[Training, int] = {}
+        self._said: set[str] = set()
 
     def room(self, training: Training, dataset: Dataset) -> int:
         """How many networks go together."""
@@ -85,13 +87,15 @@ class Engines:
         """Notes that an engine cannot do a training after all."""
         self._kept = None
         self._fitting[training].remove(kind)
-        self.tell(f"{training.network.name}: {why}; it is trained the slower way")
+        self._say(f"{training.network.name}: {why}; it is trained the slower way")
 
     def _kinds(self, training: Training, dataset: Dataset) -> list[type]:
         """Engines that may be able to, the fastest first."""
         if training not in self._fitting:
             on_gpu = self.device.type == "cuda" and isinstance(dataset.train, Images)
             self._fitting[training] = [Captured] if on_gpu else []
+            if on_gpu and worth_compiling(training, dataset):
+                self._fitting[training].insert(0, Compiled)
             if on_gpu and fitting(training, dataset) is not None:
                 self._fitting[training].insert(0, Fused)
                 try:
@@ -105,13 +109,23 @@ class Engines:
             self._shelf = Shelf(dataset, self.device)
         if kind is Fused:
             return Fused(training, self._shelf, self.device, count)
-        return Captured(training, self._shelf, self.device)
+        if kind is Captured:
+            return Captured(training, self._shelf, self.device)
+        engine = Compiled(training, self._shelf, self.device)
+        self._say(f"{training.network.name}: compiled before its first step, which takes one to three minutes")
+        return engine
+
+    def _say(self, line: str) -> None:
+        """Once: the next engine may have the same to say."""
+        if line not in self._said:
+            self._said.add(line)
+            self.tell(line)
 
     def _calibrated(self, training: Training, dataset: Dataset) -> int:
         """Doubles the lanes as long as memory allows and the speed is worth it."""
         best, fastest, used = 1, 0.0, 0
         feed = training.feed(0, dataset=dataset)
-        start = training.build(len(feed.classes), feed.channels).state_dict()
+        case = Case(feed, training.build(len(feed.classes), feed.channels).state_dict())
         total = torch.cuda.get_device_properties(self.device).total_memory
         for lanes in CANDIDATES:
             if used * 2 > SHARE_OF_MEMORY * total:
@@ -122,12 +136,12 @@ class Engines:
             if not isinstance(engine, Captured):
                 return 1
             try:
-                speed = self._speed(engine, lanes, feed, start)
+                speed = self._speed(engine, lanes, case)
             except torch.cuda.OutOfMemoryError:
                 break
             except EngineUnavailable as error:
-                self.refuse(training, Captured, str(error))
-                return 1
+                self.refuse(training, type(engine), str(error))
+                return self._calibrated(training, dataset)
             finally:
                 self._kept = None  # it was captured outside a training, without its choice of kernels
             used = torch.cuda.max_memory_reserved(self.device)
@@ -137,11 +151,11 @@ class Engines:
         self.tell(f"{training.network.name}: {best} networks at once are fastest here")
         return best
 
-    def _speed(self, engine: Captured, lanes: int, feed: Feed, start: State) -> float:
+    def _speed(self, engine: Captured, lanes: int, case: Case) -> float:
         """Networks times steps a second."""
-        own = [engine.lane(feed, start, None) for _ in range(lanes)]
+        own = [engine.lane(case) for _ in range(lanes)]
         for lane in own:
-            lane.prepare(0, torch.full((feed.steps,), 1e-4, dtype=torch.float64))
+            lane.prepare(0, torch.full((case.feed.steps,), 1e-4, dtype=torch.float64))
             lane.begin()
         engine.run(own, 1)  # which captures
         torch.cuda.synchronize(self.device)

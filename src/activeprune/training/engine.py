@@ -9,10 +9,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from ..core.masks import Masks
 from ..core.randomness import stable_seed, torchs_own
-from ..data import Feed, Part
+from ..data import Part
 from ..data.feeds import Batch
+from .case import Case
 from .member import Member, Score
 from .result import Snapshot, State
 from .settings import Training
@@ -53,7 +53,7 @@ class Engine(Protocol):
 
     device: torch.device
 
-    def lane(self, feed: Feed, start: Mapping[str, Tensor], masks: Masks | None) -> Lane:
+    def lane(self, case: Case) -> Lane:
         """A network at the start of its training."""
 
     def run(self, lanes: Sequence[Lane], steps: int) -> None:
@@ -69,9 +69,9 @@ class Eager(Engine):
     def __init__(self, training: Training, device: torch.device) -> None:
         self.training, self.device = training, device
 
-    def lane(self, feed: Feed, start: Mapping[str, Tensor], masks: Masks | None) -> EagerLane:
+    def lane(self, case: Case) -> EagerLane:
         """A network at the start of its training."""
-        return EagerLane(self.training, feed, start, masks, self.device)
+        return EagerLane(self.training, case, self.device)
 
     def run(self, lanes: Sequence[Lane], steps: int) -> None:
         """The next steps of all these lanes."""
@@ -87,11 +87,9 @@ class Eager(Engine):
 class EagerLane(Member):
     """A member and the batches that it sees."""
 
-    def __init__(
-        self, training: Training, feed: Feed, start: Mapping[str, Tensor], masks: Masks | None, device: torch.device
-    ) -> None:
-        super().__init__(training, training.build(len(feed.classes), feed.channels), start, masks, device)
-        self.feed = feed
+    def __init__(self, training: Training, case: Case, device: torch.device) -> None:
+        self.feed = feed = case.feed
+        super().__init__(training, training.build(len(feed.classes), feed.channels), case.start, case.masks, device)
         self.check_output(feed.evaluation("validation"), len(feed.classes))
 
     def prepare(self, epoch: int, rates: Tensor) -> None:

@@ -106,7 +106,7 @@ class _Clock:
 
 
 def _course(training: Training, case: Case, engine: Engine, first: int, last: int) -> Course:
-    lane = engine.lane(case.feed, case.start, case.masks)
+    lane = engine.lane(case)
     of = checkpoint_identity(training, case.feed.seed, case.masks, first)
     if case.resume is None:
         at = Checkpoint(first, lane.snapshot()(), {}, of=of)

@@ -48,6 +48,7 @@ class Member:
     ) -> None:
         self.training = training
         self.model = model.to(device)
+        self.forward: Callable[[Tensor], Tensor] = self.model
         self.device = device
         self.rate = torch.zeros((), device=device)
         self.optimizer = _optimizer(training, self.model, self.rate)
@@ -86,8 +87,7 @@ class Member:
     def logits(self, x: Tensor) -> Tensor:
         """The network's output in float32."""
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.training.precision == "bf16"):
-            logits: Tensor = self.model(x)
-        return logits.float()
+            return self.forward(x).float()
 
     @torch.no_grad()
     def score(self, batches: Iterable[Batch]) -> Score:
@@ -132,9 +132,14 @@ class Member:
 
     def optimizer_state(self) -> State:
         """Momentum and the like by "parameter/kind", on the CPU."""
+        kept = self.optimizer_tensors().items()
+        return {path: value.detach().cpu().clone(memory_format=torch.contiguous_format) for path, value in kept}
+
+    def optimizer_tensors(self) -> dict[str, Tensor]:
+        """The same where it is."""
         names: dict[Tensor, str] = {parameter: name for name, parameter in self.model.named_parameters()}
         return {
-            f"{names[parameter]}/{kind}": value.detach().cpu().clone(memory_format=torch.contiguous_format)
+            f"{names[parameter]}/{kind}": value
             for parameter, kinds in self.optimizer.state.items()
             for kind, value in kinds.items()
             if isinstance(value, Tensor)

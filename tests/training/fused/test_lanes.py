@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import activeprune as ap
+from activeprune.training import Case
 from activeprune.training.fused import FusedResNets, Layout
 from activeprune.training.fused.lanes import Fused, FusedLane
 from activeprune.training.fused.memory import Networks
@@ -22,7 +23,7 @@ def lane(start: dict, masks: ap.Masks | None = None) -> FusedLane:
     networks.parameters, networks.running, networks.batches = own.parameters, own.running, torch.zeros(1).long()
     engine = object.__new__(Fused)
     engine.training, engine.device, engine.networks, engine.model = CHOSEN, CPU, networks, CHOSEN.build(10, 3)
-    return FusedLane(engine, 0, CHOSEN.feed(0), start, masks)
+    return FusedLane(engine, 0, Case(CHOSEN.feed(0), start, masks))
 
 
 def test_a_state_of_another_network_is_one_line() -> None:

@@ -11,8 +11,9 @@ from torch import Tensor
 
 from ...core.errors import InputError, listed
 from ...core.masks import Masks
-from ...data import Dataset, Feed, Images, Part, Shelf
+from ...data import Dataset, Images, Part, Shelf
 from ...networks.cifar_resnet import CifarResNet
+from ..case import Case
 from ..engine import EVALUATED, Lane
 from ..epoch_tables import Tables
 from ..member import Score
@@ -41,9 +42,9 @@ class Fused:
         """Frees all lanes for other trainings."""
         self._used = 0
 
-    def lane(self, feed: Feed, start: Mapping[str, Tensor], masks: Masks | None) -> FusedLane:
+    def lane(self, case: Case) -> FusedLane:
         """A network at the start of its training."""
-        lane = FusedLane(self, self._used, feed, start, masks)
+        lane = FusedLane(self, self._used, case)
         self._used += 1
         return lane
 
@@ -116,13 +117,13 @@ class Outcome:
 class FusedLane:
     """One of the networks: its slot, its images, and where it is in its epoch."""
 
-    def __init__(self, engine: Fused, slot: int, feed: Feed, start: Mapping[str, Tensor], masks: Masks | None) -> None:
-        self.engine, self.networks, self.slot, self.masks = engine, engine.networks, slot, masks
-        if masks is not None:
-            masks.weights_of(engine.model)  # which refuses those of another network
-        self.tables = Tables(feed, engine.device)
-        self.networks.normalise(slot, *feed.factors)
-        self.load(start)
+    def __init__(self, engine: Fused, slot: int, case: Case) -> None:
+        self.engine, self.networks, self.slot, self.masks = engine, engine.networks, slot, case.masks
+        if case.masks is not None:
+            case.masks.weights_of(engine.model)  # which refuses those of another network
+        self.tables = Tables(case.feed, engine.device)
+        self.networks.normalise(slot, *case.feed.factors)
+        self.load(case.start)
 
     def prepare(self, epoch: int, rates: Tensor) -> None:
         """Puts an epoch's order, crops, flips and learning rates in place, behind the steps that are running."""

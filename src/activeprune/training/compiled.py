@@ -1,0 +1,56 @@
+"""Any network on a GPU, several at once and compiled: torch's compiler makes few kernels of a network's many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from ..data import Dataset
+from .captured import EVALUATION_BATCH, Captured, CapturedLane, raise_a_lack_of_memory
+from .engine import EVALUATED
+from .narrow import rewrite
+from .settings import Training
+from .unavailable import EngineUnavailable
+
+WORTH_IT_FROM = 5_000  # steps; compiling takes one to three minutes, in which a shorter training is over
+SHAPES = 100  # networks, batches and ways to use them that one process may compile; torch's own limit is 8
+
+
+class Compiled(Captured):
+    """The captured engine with the passes through its networks compiled, in training and in evaluation.
+
+    The compiler measures nothing, so that the same network becomes the same kernels every time.
+    """
+
+    def _warm_up(self, lane: CapturedLane) -> None:
+        try:
+            lane.forward = compiled(lane.model, {self.training.batch, EVALUATION_BATCH})
+            super()._warm_up(lane)
+            for part in EVALUATED:
+                lane.summed(part)
+        except Exception as error:  # a network that it cannot read, no C compiler, a torch that is too old, ...
+            raise_a_lack_of_memory(error)
+            why = str(error).strip().partition("\n")[0]
+            raise EngineUnavailable(f"{self.training.network.name} cannot be compiled ({why})") from error
+
+
+def worth_compiling(training: Training, dataset: Dataset) -> bool:
+    """Whether a training is in 16 bits, which is where compiling changes no more than the precision does, and long."""
+    steps = training.feed(0, dataset=dataset).steps
+    return training.precision == "bf16" and training.epochs.steps(steps) >= WORTH_IT_FROM
+
+
+def compiled(model: nn.Module, sizes: set[int]) -> Callable[[Tensor], Tensor]:
+    """The network as a function, compiled for batches of these sizes; others go the plain way."""
+    rewrite(model)
+    fast = torch.compile(model, fullgraph=True, dynamic=False, options={"deterministic": True})
+
+    def forward(x: Tensor) -> Tensor:
+        if len(x) not in sizes:
+            return model(x)  # type: ignore[no-any-return]
+        with torch._dynamo.config.patch(recompile_limit=SHAPES):
+            return fast(x)  # type: ignore[no-any-return]
+
+    return forward
