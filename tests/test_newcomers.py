@@ -335,6 +335,7 @@ def test_a_thousand_processes_are_no_more_than_there_are_steps(tmp_path: Path, m
     assert helpers == [len(run.plan.todo(FolderStore(tmp_path / "empty")).missing) - 1]
 
 
+@pytest.mark.slow
 def test_an_input_that_does_not_fit_the_model_is_one_error_without_logs() -> None:
     """In a process of its own: torch's logs go to the standard error that was there when torch was imported."""
     code = (

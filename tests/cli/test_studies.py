@@ -81,6 +81,7 @@ def test_a_grid_writes_the_winner_by_validation(tmp_path: Path, capsys: Captured
     assert json.loads(capsys.readouterr().out)["trainings"]["total"] == 2
 
 
+@pytest.mark.slow
 def test_an_interrupt_stops_cleanly_and_says_how_to_go_on(tmp_path: Path) -> None:
     """In a session of its own, whose processes all get the signal, as those of a terminal do."""
     command = [sys.executable, "-m", "activeprune", "run", "smoke", "--out", str(tmp_path / "run"),

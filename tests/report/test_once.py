@@ -13,6 +13,7 @@ from activeprune.report.writing import draw_figures, draw_page, write_tables
 from .synthetic import SMALL, run
 
 
+@pytest.mark.slow
 def test_nothing_is_worked_out_twice(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: Counter[str] = Counter()
 

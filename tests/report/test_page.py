@@ -94,6 +94,7 @@ def test_the_page_is_the_same_twice(small: Gathered) -> None:
     assert page(Report([small])) == page(Report([small]))
 
 
+@pytest.mark.slow
 def test_25_cycles_of_6_variants_and_5_seeds_are_well_under_5_megabytes() -> None:
     """With keys as long as the store's, and all that it tells of a training."""
     long = run("table1", as_stored, cycles=25, report_cycles=list(range(1, 26)), variants=SIX)

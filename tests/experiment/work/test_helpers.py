@@ -110,6 +110,7 @@ def test_a_helper_computes_with_methods_of_ones_own(tmp_path: Path) -> None:
     ).stdout  # fmt: skip
 
 
+@pytest.mark.slow
 def test_what_a_method_of_ones_own_prints_or_raises(tmp_path: Path) -> None:
     """With two processes: prints are no events, and what it raises is one line for each seed and no traceback."""
     (tmp_path / "noisy.py").write_text(

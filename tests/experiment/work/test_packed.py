@@ -265,6 +265,7 @@ def test_steps_that_another_process_held_are_done_when_it_leaves_them(tmp_path: 
     assert all(row["accuracy"] is not None for row in run.rows())
 
 
+@pytest.mark.slow
 def test_helpers_pack_as_well(reference: Run, tmp_path: Path) -> None:
     """All by a helper, while this process only listens."""
     run = started("smoke", tmp_path / "run", changes=CHANGES)
