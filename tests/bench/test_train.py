@@ -1,8 +1,12 @@
 """`activeprune bench train`."""
 
 import pytest
+import torch
 
 from activeprune.bench import train as bench_train
+from activeprune.training.choosing import Engines
+from activeprune.training.engine import Eager
+from activeprune.training.unavailable import EngineUnavailable
 from tests.cli.makers import Captured, told
 
 
@@ -19,3 +23,22 @@ def test_networks_at_once_are_compared_with_a_plain_loop_in_bf16(
     fp32, bf16, both = (row["images_per_second"] for row in rows)
     assert [row["times_eager"] for row in rows] == [None, bf16 / fp32, both / bf16]
     assert all(0 < row["evaluation"] < 1 for row in rows)
+
+
+def test_an_engine_that_turns_out_unable_is_named_and_another_one_timed() -> None:
+    said: list[str] = []
+    training, device = bench_train.bench_training("resnet8", "fp32", 15), torch.device("cpu")
+
+    class Unable(Eager):
+        def run(self, lanes, steps: int) -> None:
+            raise EngineUnavailable("not today")
+
+    class Choosing(Engines):
+        def engine(self, *_: object) -> Eager:
+            return (Unable if Unable in self._fitting[training] else Eager)(training, device)
+
+    engines = Choosing(device, 1, said.append)
+    engines._fitting[training] = [Unable]
+    row = bench_train._packed(training, bench_train.noise(60), engines, 1)
+    assert row.engine == "eager"
+    assert said == ["resnet8: not today; it is trained the slower way"]

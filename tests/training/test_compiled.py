@@ -1,23 +1,56 @@
 """The compiled engine, as far as it goes without a GPU: torch's compiler compiles for a CPU, too."""
 
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
 import pytest
 import torch
 
+import activeprune as ap
+from activeprune.core.randomness import torchs_own
 from activeprune.training import captured
 from activeprune.training import compiled as module
 from activeprune.training.compiled import WORTH_IT_FROM, Compiled, worth_compiling
 from activeprune.training.loop import train_together
 from activeprune.training.unavailable import EngineUnavailable
-from tests.training.makers import by_itself, half, training
+from tests.training.makers import by_itself, half, same, small, training
 from tests.training.test_captured import Here, case, cuda
 
 __all__ = ["cuda"]  # a fixture
 
-SHORT = training(augment="crop_flip", weight_decay=1e-3, epochs="10it")
+SHORT = training(augment="crop_flip", weight_decay=1e-3, epochs="10it", batch=10)
 
 
 class HereCompiled(Here, Compiled):
     """On a CPU, as `Here` is."""
+
+
+@contextmanager
+def _others_at_work() -> Iterator[set[object]]:
+    """Two threads, one that traces and one that seeds and draws, and all that they get."""
+    seen: set[object] = set()
+    over = threading.Event()
+
+    def traces() -> None:
+        while not over.is_set():
+            seen.add(tuple(ap.trace(small(), torch.zeros(2, 2, 6, 6)).reading("0.weight")))
+
+    def draws() -> None:
+        while not over.is_set():
+            with torchs_own:
+                torch.manual_seed(1)
+                seen.add(float(torch.rand(9)[8]))
+
+    with ThreadPoolExecutor(2) as pool:
+        work = [pool.submit(traces), pool.submit(draws)]
+        try:
+            yield seen
+        finally:
+            over.set()
+        for future in work:
+            future.result()
 
 
 def test_a_training_is_compiled_if_it_is_long_and_in_16_bits() -> None:
@@ -33,15 +66,21 @@ def test_a_training_is_compiled_if_it_is_long_and_in_16_bits() -> None:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's own doing
 def test_a_compiled_network_is_trained_as_one_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The compiler compiles: for batches of training and whole ones of evaluation, once for all lanes."""
+    """The compiler compiles: for batches of training and whole ones of evaluation, once for all lanes and engines.
+
+    Other threads trace and draw meanwhile. 30 test images leave a rest that is as long as a batch, and is not compiled.
+    """
     for one in (captured, module):
-        monkeypatch.setattr(one, "EVALUATION_BATCH", 10)
+        monkeypatch.setattr(one, "EVALUATION_BATCH", 30 - SHORT.batch)
     graphs = torch._dynamo.utils.counters["stats"]
     before = graphs["unique_graphs"]
     masks = half(SHORT)
-    engine = HereCompiled(SHORT)
-    results = train_together(SHORT, [case(SHORT, 3), case(SHORT, 4, masks=masks)], engine)
+    with _others_at_work() as seen:
+        results = train_together(SHORT, [case(SHORT, 3), case(SHORT, 4, masks=masks)], HereCompiled(SHORT))
+    (again,) = train_together(SHORT, [case(SHORT, 3)], HereCompiled(SHORT))
     assert graphs["unique_graphs"] - before == 2
+    assert len(seen) == 2
+    assert same(again.state, results[0].state)
     for seed, own, result in zip((3, 4), (None, masks), results, strict=True):
         alone = by_itself(SHORT, seed, SHORT.build(2, 2, seed).state_dict(), own)
         assert list(result.state) == list(alone.state)

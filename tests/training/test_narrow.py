@@ -1,5 +1,7 @@
 """Narrow convolutions that are computed in another way: the same numbers, names and parameters."""
 
+from copy import deepcopy
+
 import pytest
 import torch
 from torch import nn
@@ -44,6 +46,44 @@ def test_another_way_to_the_same_outputs_and_gradients(inputs, outputs, kernel, 
         torch.testing.assert_close(two, one)
 
 
+def test_a_single_image_and_a_frozen_weight_are_no_exception() -> None:
+    for settings in ({"padding": 1}, {"stride": 2}):
+        plain, other = (nn.Conv2d(20, 12, 3, dtype=torch.float64, **settings) for _ in range(2))
+        other.load_state_dict(plain.state_dict())
+        rewrite(nn.Sequential(other))
+        image = torch.randn(20, 6, 6, dtype=torch.float64)
+        torch.testing.assert_close(other(image), plain(image))
+        other.weight.requires_grad_(False)
+        shown = image[None].requires_grad_()
+        other(shown).sum().backward()
+        assert other.weight.grad is None
+        torch.testing.assert_close(shown.grad, torch.autograd.grad(plain(shown).sum(), shown)[0])
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's own doing
+def test_compiled_in_16_bits_they_compute_the_same() -> None:
+    """With gradients and without, as torch's convolutions do under autocast, but for rounding."""
+    torch.manual_seed(0)
+    plain = nn.Sequential(nn.Conv2d(20, 12, 3, padding=1), nn.ReLU(), nn.Conv2d(12, 20, 3, stride=2))
+    other = deepcopy(plain)
+    rewrite(other)
+    assert [type(layer) for layer in other] == [Spread, nn.ReLU, Padded]
+    images = torch.randn(4, 20, 9, 9)
+    seen = []
+    for model in (plain, torch.compile(other, fullgraph=True, dynamic=False, options={"deterministic": True})):
+        with torch.autocast("cpu", torch.bfloat16):
+            y = model(images)
+            y.float().square().sum().backward()
+            with torch.no_grad():
+                again = model(images)
+        seen.append([y.detach(), again])
+    seen = [[*outputs, *(p.grad for p in of.parameters())] for outputs, of in zip(seen, (plain, other), strict=True)]
+    for one, two in zip(*seen, strict=True):
+        assert one.dtype == two.dtype
+        assert float((one.float() - two.float()).norm() / one.float().norm()) < 0.02
+
+
 def test_in_16_bits_the_sums_are_kept_in_32() -> None:
     """An output is rounded a second time at most, whatever the number of inputs."""
     torch.manual_seed(0)
@@ -55,7 +95,7 @@ def test_in_16_bits_the_sums_are_kept_in_32() -> None:
         assert type(conv) is Spread
         found = conv(images)
     assert found.dtype == torch.bfloat16
-    assert float((found.double() - exact).norm() / exact.norm()) < 2**-8
+    assert float((found.double() - exact).norm() / exact.norm()) < 0.0025  # 0.0039 with sums in 16 bits
 
 
 def test_only_narrow_convolutions_are_rewritten() -> None:

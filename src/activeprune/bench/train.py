@@ -16,6 +16,7 @@ from ..training.choosing import Engines, Tell
 from ..training.engine import Eager, Engine
 from ..training.fused.lanes import fitting
 from ..training.loop import train_together
+from ..training.unavailable import EngineUnavailable
 from .measure import settle
 
 CIFAR = 60_000  # images; a sixth of them test, and a tenth of the others are held out
@@ -58,10 +59,18 @@ def run(network: str, replicas: Sequence[int], batch: int, device: torch.device,
     fused = device.type == "cuda" and fitting(training, noise(FEWER)) is not None
     dataset = noise(CIFAR if fused else FEWER)
     for count in replicas:
-        engine = Engines(device, count, tell).engine(training, dataset, count)
-        yield _timed(training, dataset, engine, count).against(plain)
-        del engine
+        yield _packed(training, dataset, Engines(device, count, tell), count).against(plain)
         _emptied(device)
+
+
+def _packed(training: Training, dataset: Dataset, engines: Engines, count: int) -> Row:
+    """On the first engine that turns out able to."""
+    while True:
+        engine = engines.engine(training, dataset, count)
+        try:
+            return _timed(training, dataset, engine, count)
+        except EngineUnavailable as error:
+            engines.refuse(training, type(engine), str(error))
 
 
 def noise(count: int) -> Dataset:

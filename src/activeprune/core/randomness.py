@@ -26,7 +26,10 @@ def stable_seed(seed: int, purpose: str, index: int) -> int:
 
 
 torchs_own = threading.RLock()
-"""Held by whoever seeds torch's global generator, until it has drawn what it needs: threads share that generator."""
+"""Held by whoever seeds torch's global generator, until it has drawn what it needs: threads share that generator.
+
+And by whoever traces or compiles: torch puts the generator's state back afterwards, and cannot do two of these at once.
+"""
 
 
 def generator(seed: int, purpose: str, index: int) -> torch.Generator:

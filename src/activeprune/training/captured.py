@@ -22,7 +22,7 @@ from .member import Member, Score
 from .settings import Training
 from .unavailable import EngineUnavailable
 
-WARM_UP = 3  # steps before the capture, in which libraries choose their kernels and allocate
+WARM_UP = 3  # steps before the capture
 EVALUATION_BATCH = 500
 
 
@@ -100,7 +100,7 @@ class Captured:
             with torch.cuda.stream(lane.stream):
                 with lane.batches.measured():
                     lane.one_step()
-                self._warm_up(lane)
+                self._make_ready(lane)
             here.wait_stream(lane.stream)
         torch.cuda.synchronize(self.device)
         graph = torch.cuda.CUDAGraph()
@@ -108,7 +108,8 @@ class Captured:
             self._record()
         return graph
 
-    def _warm_up(self, lane: CapturedLane) -> None:
+    def _make_ready(self, lane: CapturedLane) -> None:
+        """Steps in which libraries choose their kernels and allocate."""
         for _ in range(WARM_UP):
             lane.at.zero_()
             lane.uncounted_step()
@@ -133,9 +134,7 @@ class Captured:
         try:
             yield
         except RuntimeError as error:
-            raise_a_lack_of_memory(error)
-            why = str(error).partition("\n")[0]
-            raise EngineUnavailable(f"a step of {self.training.network.name} cannot be recorded ({why})") from error
+            raise unable(f"a step of {self.training.network.name} cannot be recorded", error) from error
 
     def _refuse_randomness(self) -> None:
         """What a network draws by itself would be the same in every replay."""
@@ -249,10 +248,12 @@ class CapturedLane(Member):
         self.optimizer.zero_grad(set_to_none=True)
 
 
-def raise_a_lack_of_memory(error: Exception) -> None:
-    """Raises the lack of memory that an error comes from, if it does: fewer networks may fit."""
+def unable(what: str, error: Exception) -> EngineUnavailable:
+    """What cannot be, and why. A lack of memory, also one behind the error, is raised as such: fewer may fit."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, torch.cuda.OutOfMemoryError):
         cause = cause.__context__
     if cause is not None:
         raise cause from None
+    why = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    return EngineUnavailable(f"{what} ({why})")

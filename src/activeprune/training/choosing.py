@@ -109,10 +109,9 @@ class Engines:
             self._shelf = Shelf(dataset, self.device)
         if kind is Fused:
             return Fused(training, self._shelf, self.device, count)
-        if kind is Captured:
-            return Captured(training, self._shelf, self.device)
-        engine = Compiled(training, self._shelf, self.device)
-        self._say(f"{training.network.name}: compiled before its first step, which takes one to three minutes")
+        engine: Captured = kind(training, self._shelf, self.device)
+        if kind is Compiled:
+            self._say(f"{training.network.name}: compiled before its first step, which takes one to three minutes")
         return engine
 
     def _say(self, line: str) -> None:

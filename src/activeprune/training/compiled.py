@@ -7,12 +7,12 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from ..core.randomness import torchs_own
 from ..data import Dataset
-from .captured import EVALUATION_BATCH, Captured, CapturedLane, raise_a_lack_of_memory
+from .captured import EVALUATION_BATCH, Captured, CapturedLane, unable
 from .engine import EVALUATED
 from .narrow import rewrite
 from .settings import Training
-from .unavailable import EngineUnavailable
 
 WORTH_IT_FROM = 5_000  # steps; compiling takes one to three minutes, in which a shorter training is over
 SHAPES = 100  # networks, batches and ways to use them that one process may compile; torch's own limit is 8
@@ -24,16 +24,16 @@ class Compiled(Captured):
     The compiler measures nothing, so that the same network becomes the same kernels every time.
     """
 
-    def _warm_up(self, lane: CapturedLane) -> None:
-        try:
-            lane.forward = compiled(lane.model, {self.training.batch, EVALUATION_BATCH})
-            super()._warm_up(lane)
-            for part in EVALUATED:
-                lane.summed(part)
-        except Exception as error:  # a network that it cannot read, no C compiler, a torch that is too old, ...
-            raise_a_lack_of_memory(error)
-            why = str(error).strip().partition("\n")[0]
-            raise EngineUnavailable(f"{self.training.network.name} cannot be compiled ({why})") from error
+    def _make_ready(self, lane: CapturedLane) -> None:
+        """Compiles, while other threads wait with what they would trace or draw."""
+        with torchs_own:
+            try:
+                lane.forward = compiled(lane.model, self.training.batch)
+                super()._make_ready(lane)
+                for part in EVALUATED:
+                    lane.summed(part)
+            except Exception as error:  # a network that it cannot read, no C compiler, a torch that is too old, ...
+                raise unable(f"{self.training.network.name} cannot be compiled", error) from error
 
 
 def worth_compiling(training: Training, dataset: Dataset) -> bool:
@@ -42,13 +42,13 @@ def worth_compiling(training: Training, dataset: Dataset) -> bool:
     return training.precision == "bf16" and training.epochs.steps(steps) >= WORTH_IT_FROM
 
 
-def compiled(model: nn.Module, sizes: set[int]) -> Callable[[Tensor], Tensor]:
-    """The network as a function, compiled for batches of these sizes; others go the plain way."""
+def compiled(model: nn.Module, batch: int) -> Callable[[Tensor], Tensor]:
+    """The network as a function, compiled for batches of training and for whole ones of evaluation."""
     rewrite(model)
     fast = torch.compile(model, fullgraph=True, dynamic=False, options={"deterministic": True})
 
     def forward(x: Tensor) -> Tensor:
-        if len(x) not in sizes:
+        if len(x) != (batch if model.training else EVALUATION_BATCH):
             return model(x)  # type: ignore[no-any-return]
         with torch._dynamo.config.patch(recompile_limit=SHAPES):
             return fast(x)  # type: ignore[no-any-return]

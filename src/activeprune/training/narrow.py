@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import conv2d, pad
 
 READ_AT_ONCE = 8  # channels of 16 bits each, by tensor cores
-FEW = 16  # outputs, of which cuDNN computes 32 or 64 at once
+FEW = 16  # outputs, of which cuDNN computes 32 or 64 at once; docs/claims.md has what was measured
 
 
 def rewrite(model: nn.Module) -> None:
@@ -31,6 +31,8 @@ class Padded(nn.Conv2d):
 
     def forward(self, x: Tensor) -> Tensor:
         """[N, in_channels, H, W] to [N, out_channels, H', W']."""
+        if x.dim() != 4:
+            return super().forward(x)
         more_in, more_out = _missing(self.in_channels), _missing(self.out_channels)
         weight = pad(self.weight, (0, 0, 0, 0, 0, more_in, 0, more_out))
         bias = None if self.bias is None else pad(self.bias, (0, more_out))
@@ -51,6 +53,8 @@ class Spread(nn.Conv2d):
 
     def forward(self, x: Tensor) -> Tensor:
         """[N, in_channels, H, W] to [N, out_channels, H, W]."""
+        if x.dim() != 4:
+            return super().forward(x)
         kind = x.device.type
         dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
         more = (0, 0, 0, 0, 0, _missing(self.in_channels))
@@ -69,10 +73,11 @@ class _Spread(torch.autograd.Function):
         outputs, _, tall, wide = weight.shape
         spread = (_pixels(x) @ _matrix(weight))[:, : outputs * tall * wide].view(n, h, w, tall, wide, outputs)
         spread = pad(spread, (0, 0, 0, 0, 0, 0, wide // 2, wide // 2, tall // 2, tall // 2))
-        total = torch.zeros((), dtype=torch.promote_types(x.dtype, torch.float32), device=x.device)
+        exact = torch.promote_types(x.dtype, torch.float32)
+        total = torch.zeros((), dtype=exact, device=x.device)
         for i in range(tall):
             for j in range(wide):
-                total = total + spread[:, i : i + h, j : j + w, i, j]
+                total = total + spread[:, i : i + h, j : j + w, i, j].to(exact)
         return total.to(x.dtype).permute(0, 3, 1, 2)
 
     @staticmethod
@@ -80,17 +85,20 @@ class _Spread(torch.autograd.Function):
         ctx.save_for_backward(*inputs)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None]:
         x, weight = ctx.saved_tensors
         n, inputs, h, w = x.shape
         outputs, _, tall, wide = weight.shape
         around = pad(gradient.permute(0, 2, 3, 1), (0, 0, wide // 2, wide // 2, tall // 2, tall // 2))
         around = around.unfold(1, tall, 1).unfold(2, wide, 1).permute(0, 1, 2, 4, 5, 3).reshape(n * h * w, -1)
         around = pad(around, (0, _missing(around.shape[1])))
-        turned = weight.flip(2, 3)
-        dx = (around @ _matrix(turned).T).view(n, h, w, inputs).permute(0, 3, 1, 2) if ctx.needs_input_grad[0] else None
-        dw = (_pixels(x).T @ around)[:, : outputs * tall * wide].view(inputs, tall, wide, outputs)
-        return dx, dw.permute(3, 0, 1, 2).flip(2, 3)
+        dx = dw = None
+        if ctx.needs_input_grad[0]:
+            dx = (around @ _matrix(weight.flip(2, 3)).T).view(n, h, w, inputs).permute(0, 3, 1, 2)
+        if ctx.needs_input_grad[1]:
+            turned = (_pixels(x).T @ around)[:, : outputs * tall * wide].view(inputs, tall, wide, outputs)
+            dw = turned.permute(3, 0, 1, 2).flip(2, 3)
+        return dx, dw
 
 
 def _pixels(x: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from torch import Tensor, fx, nn
 from ..calling import Batch, eval_mode, inputs_of, size_of
 from ..errors import InputError
 from ..prunable import unwrapped
+from ..randomness import torchs_own
 from .activations import Naming, kind_of
 from .operators import NEEDS_NO_NEURONS, RULE_OF, Call
 from .signals import NOBODY
@@ -41,7 +42,7 @@ def trace(model: nn.Module, example_input: Batch) -> WeightGraph:
     arguments, keywords = inputs_of(example_input)
     model = unwrapped(model)
     try:
-        with eval_mode(model), _quiet():
+        with torchs_own, eval_mode(model), _quiet():
             exported = torch.export.export(model, arguments, keywords, strict=False)
     except Exception as error:  # whatever a model does when it is called with stand-ins for tensors
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
