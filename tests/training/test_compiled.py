@@ -30,12 +30,12 @@ class HereCompiled(Here, Compiled):
 @contextmanager
 def _others_at_work() -> Iterator[set[object]]:
     """Two threads, one that traces and one that seeds and draws, and all that they get."""
-    seen: set[object] = set()
+    model, seen = small(), set[object]()
     over = threading.Event()
 
     def traces() -> None:
         while not over.is_set():
-            seen.add(tuple(ap.trace(small(), torch.zeros(2, 2, 6, 6)).reading("0.weight")))
+            seen.add(tuple(ap.trace(model, torch.zeros(2, 2, 6, 6)).reading("0.weight")))
 
     def draws() -> None:
         while not over.is_set():
