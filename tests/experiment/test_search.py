@@ -33,6 +33,7 @@ def test_studies_of_a_grid_share_what_does_not_depend_on_it(finished: Path) -> N
     assert sorted(kept) == sorted(key for key, step in search.plan.steps.items() if step.kind != "init")
 
 
+@pytest.mark.slow
 def test_a_grid_is_reported_as_one(finished: Path, capsys: pytest.CaptureFixture) -> None:
     assert main(["report", str(finished)]) == 0
     shown = capsys.readouterr().out

@@ -238,6 +238,7 @@ def test_variants_differ_without_colour() -> None:
     assert set(LOOKS) == set(get_args(Variant))
 
 
+@pytest.mark.slow
 def test_files_are_the_same_every_time_in_any_thread_and_under_any_settings(tmp_path: Path) -> None:
     run = synthetic.run("dnr-resnet20", seeds=2)
     with ThreadPoolExecutor(2) as pool:

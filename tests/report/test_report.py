@@ -149,6 +149,7 @@ def test_a_report_is_the_same_twice(finished: Path, tmp_path: Path) -> None:
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
 
 
+@pytest.mark.slow
 def test_a_report_is_made_again_from_its_records(finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     """Without the run and its store, to the byte; in place, from the folder or from the file."""
     first, second = tmp_path / "first", tmp_path / "second"

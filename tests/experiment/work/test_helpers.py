@@ -89,6 +89,7 @@ def test_a_step_that_another_process_holds_is_left_to_it(tmp_path: Path, monkeyp
     assert counting.steps == []
 
 
+@pytest.mark.slow
 def test_a_helper_computes_with_methods_of_ones_own(tmp_path: Path) -> None:
     """The helper does all the work here: the process that started it only waits."""
     (tmp_path / "own_method.py").write_text(
