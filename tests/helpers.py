@@ -5,12 +5,17 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 
+import pytest
 import torch
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import activeprune as ap
 from activeprune.experiment.store import FolderStore
+
+needs_a_compiler = pytest.mark.skipif(
+    not shutil.which("gcc") and not shutil.which("c++"), reason="torch.compile needs a C++ compiler"
+)
 
 
 class SmallNet(nn.Module):

@@ -1,6 +1,5 @@
 """What takes long or only shows at size: sums over ten million weights, a real compiler."""
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +9,7 @@ import torch
 
 import activeprune as ap
 from activeprune.core.methods.magnitude import lamp
-from tests.helpers import SmallNet, pruned_are_zero, random_masks, train
+from tests.helpers import SmallNet, needs_a_compiler, pruned_are_zero, random_masks, train
 
 pytestmark = pytest.mark.slow
 
@@ -41,7 +40,7 @@ def test_selection_at_size_agrees_with_a_sort(dtype: torch.dtype) -> None:
     assert torch.equal(torch.cat([after[n].flatten() for n in after]), expected)
 
 
-@pytest.mark.skipif(not shutil.which("gcc") and not shutil.which("c++"), reason="torch.compile needs a C++ compiler")
+@needs_a_compiler
 @pytest.mark.timeout(900)
 def test_pruned_stays_pruned_under_a_real_torch_compile() -> None:
     model = SmallNet()

@@ -15,6 +15,7 @@ from activeprune.training import compiled as module
 from activeprune.training.compiled import WORTH_IT_FROM, Compiled, worth_compiling
 from activeprune.training.loop import train_together
 from activeprune.training.unavailable import EngineUnavailable
+from tests.helpers import needs_a_compiler
 from tests.training.makers import by_itself, half, same, small, training
 from tests.training.test_captured import Here, case, cuda
 
@@ -63,6 +64,7 @@ def test_a_training_is_compiled_if_it_is_long_and_in_16_bits() -> None:
     assert chosen(f"{WORTH_IT_FROM // 4}ep", "bf16")  # of four steps
 
 
+@needs_a_compiler
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's own doing
 def test_a_compiled_network_is_trained_as_one_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from torch import nn
 from torch.nn.functional import conv2d
 
 from activeprune.training.narrow import Padded, Spread, rewrite
+from tests.helpers import needs_a_compiler
 
 SAME = {"padding": 1}
 
@@ -60,6 +61,7 @@ def test_a_single_image_and_a_frozen_weight_are_no_exception() -> None:
         torch.testing.assert_close(shown.grad, torch.autograd.grad(plain(shown).sum(), shown)[0])
 
 
+@needs_a_compiler
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's own doing
 def test_compiled_in_16_bits_they_compute_the_same() -> None:
