@@ -66,7 +66,6 @@ def test_a_training_is_compiled_if_it_is_long_and_in_16_bits() -> None:
 
 @needs_a_compiler
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's own doing
 def test_a_compiled_network_is_trained_as_one_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """The compiler compiles: for batches of training and whole ones of evaluation, once for all lanes and engines.
 

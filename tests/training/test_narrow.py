@@ -63,7 +63,6 @@ def test_a_single_image_and_a_frozen_weight_are_no_exception() -> None:
 
 @needs_a_compiler
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's own doing
 def test_compiled_in_16_bits_they_compute_the_same() -> None:
     """With gradients and without, as torch's convolutions do under autocast, but for rounding."""
     torch.manual_seed(0)
