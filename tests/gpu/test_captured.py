@@ -7,7 +7,7 @@ import activeprune as ap
 from activeprune.data import Shelf
 from activeprune.training import Case, Checkpoint, Training
 from activeprune.training.captured import Captured, EngineUnavailable
-from activeprune.training.loop import train_together
+from activeprune.training.loop import same_kernels, train_together
 from tests.gpu.makers import half, start_of, training
 from tests.helpers import pruned_are_zero
 from tests.training.makers import by_itself
@@ -72,14 +72,25 @@ def test_networks_of_the_paper_in_bf16(network: str) -> None:
     assert pruned_are_zero(model, masks)
 
 
-def test_the_next_trainings_use_the_same_graph() -> None:
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("network", ["vgg19", "densenet40", "mobilenetv2", "resnet20"])
+def test_evaluations_are_recorded_and_give_what_launched_ones_do(network: str, precision: str) -> None:
+    chosen = training(network=network, precision=precision, epochs="2ep", batch=64, lr=0.01)
+    shared = engine(chosen)
+    train_together(chosen, [case(chosen, 0), case(chosen, 1, masks=half(chosen))], shared)
+    assert shared._evaluation is not None
+    with same_kernels():
+        assert torch.equal(shared._replayed(shared._evaluation, shared._lanes), shared._launched(shared._lanes))
+
+
+def test_the_next_trainings_use_the_same_graphs() -> None:
     chosen = training(epochs="12it")
     shared = engine(chosen)
     first = train_together(chosen, [case(chosen, 0, masks=half(chosen)), case(chosen, 1)], shared)
-    graph = shared._graph
+    graphs = shared._step, shared._evaluation
     shared.clear()
     second = train_together(chosen, [case(chosen, 2, masks=half(chosen, 5)), case(chosen, 0)], shared)
-    assert shared._graph is graph
+    assert (shared._step, shared._evaluation) == graphs
     fresh = train_together(chosen, [case(chosen, 2, masks=half(chosen, 5)), case(chosen, 0)], engine(chosen))
     for a, b in zip(second, fresh, strict=True):
         assert difference(a.state, b.state) < 1e-5

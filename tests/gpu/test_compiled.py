@@ -8,7 +8,6 @@ from torch import nn
 
 from activeprune.data import Shelf
 from activeprune.experiment.work.observer import Observer
-from activeprune.training import captured
 from activeprune.training import compiled as module
 from activeprune.training.captured import Captured
 from activeprune.training.compiled import Compiled
@@ -24,12 +23,6 @@ pytestmark = pytest.mark.gpu
 
 NARROW = {"name": "tests.gpu.makers:narrow"}
 SHORT = training(network=NARROW, precision="bf16", epochs="12it", batch=64, lr=0.01)
-
-
-@pytest.fixture(autouse=True)
-def whole_batches_in_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
-    for one in (captured, module):
-        monkeypatch.setattr(one, "EVALUATION_BATCH", 100)
 
 
 def engine(kind: type = Compiled) -> Captured:
@@ -64,6 +57,7 @@ def test_it_follows_the_captured_engine() -> None:
         assert list(packed.state) == list(plain.state)
         assert packed.epochs[0].train_loss == pytest.approx(plain.epochs[0].train_loss, rel=2e-3)
         assert packed.epochs[0].validation_loss == pytest.approx(plain.epochs[0].validation_loss, rel=2e-2)
+    assert fast._evaluation is not None
     assert [type(layer) for layer in fast._lanes[0].model if isinstance(layer, nn.Conv2d)] == [Spread, Padded]
 
 

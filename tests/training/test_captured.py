@@ -11,7 +11,7 @@ from torch import Tensor, nn
 import activeprune as ap
 from activeprune.data import Shelf
 from activeprune.training import Case, Checkpoint, Training
-from activeprune.training.captured import Captured
+from activeprune.training.captured import Captured, CapturedLane
 from activeprune.training.counts import BatchCounts
 from activeprune.training.loop import train_together
 from activeprune.training.unavailable import EngineUnavailable
@@ -39,19 +39,22 @@ def twice(num_classes: int = 2, in_channels: int = 2) -> nn.Module:
 
 
 class Here(Captured):
-    """On a CPU; what it would record fails if it is told so."""
+    """On a CPU, where what was recorded is done anew."""
 
     def __init__(self, chosen: Training) -> None:
-        self.training, self.shelf, self.device = chosen, Shelf(chosen.dataset(), CPU), CPU
-        self._lanes, self._used, self._graph = [], 0, None
+        super().__init__(chosen, Shelf(chosen.dataset(), CPU), torch.device("cuda"))
+        self.device = CPU
+        self.replays: list[str] = []
 
-    def replay(self) -> None:
-        for lane in self._lanes:
-            lane.uncounted_step()
+    def _recorded(self, work):
+        super()._recorded(work)
 
-    def _recorded(self):
-        super()._recorded()
-        return self
+        def replay() -> None:
+            self.replays.append(work.__name__)
+            for lane in self._lanes:
+                work(lane)
+
+        return SimpleNamespace(replay=replay)
 
 
 @pytest.fixture(autouse=True)
@@ -172,6 +175,69 @@ def test_a_step_that_cannot_be_recorded_is_left_to_another_engine(
     monkeypatch.setattr(lane, "one_step", waiting)
     with pytest.raises(EngineUnavailable, match=r"small cannot be recorded \(operation not permitted .* capturing\)$"):
         engine.run([lane], 1)
+
+
+def test_evaluations_are_recorded_and_give_what_launched_ones_do() -> None:
+    """The first one is launched, and done again to see whether anything differs."""
+    engine, launching = Here(FULL), Here(FULL)
+    launching._evaluated = True
+    cases = [case(FULL, 3), case(FULL, 4, masks=half(FULL))]
+    replayed, launched = ([result.epochs for result in train_together(FULL, cases, one)] for one in (engine, launching))
+    assert replayed == launched
+    assert engine.replays.count("evaluate_batch") == len(replayed[0]) * engine._lanes[0].evaluation.count
+    assert "evaluate_batch" not in launching.replays
+
+
+def test_what_was_recorded_serves_the_next_trainings() -> None:
+    """Of other seeds, with other validation images; a lane that has failed takes part, and nobody looks."""
+    engine = Here(FULL)
+    train_together(FULL, [case(FULL, 3), case(FULL, 4)], engine)
+    graph = engine._evaluation
+    engine.clear()
+    wild = Case(FULL.feed(6), {name: tensor * 1e30 for name, tensor in start_of(FULL, 6).items()})
+    result, bad = train_together(FULL, [case(FULL, 5), wild], engine)
+    assert engine._evaluation is graph is not None
+    assert bad.failure is not None
+    for epoch, alone in zip(result.epochs, by_itself(FULL, 5, start_of(FULL, 5)).epochs, strict=True):
+        assert epoch.validation_loss == pytest.approx(alone.validation_loss, rel=1e-5)
+        assert (epoch.validation_accuracy, epoch.test_accuracy) == (alone.validation_accuracy, alone.test_accuracy)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("it waits"), torch.cuda.OutOfMemoryError("too much")])
+def test_evaluations_that_cannot_be_recorded_are_launched(
+    cuda: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    engine = Here(FULL)
+    own = [case(FULL, seed) for seed in (3, 4)]
+    expected = train_together(FULL, own, Here(FULL))
+    evaluate_batch = CapturedLane.evaluate_batch
+
+    def failing(lane: CapturedLane) -> None:
+        if cuda.capturing:
+            raise error
+        evaluate_batch(lane)
+
+    monkeypatch.setattr(CapturedLane, "evaluate_batch", failing)
+    results = train_together(FULL, own, engine)
+    assert engine._evaluation is None
+    assert [result.epochs for result in results] == [result.epochs for result in expected]
+
+
+def test_recorded_evaluations_that_give_other_numbers_are_not_used() -> None:
+    class Stale(Here):
+        """Replays of an evaluation leave half of it out."""
+
+        def _recorded(self, work):
+            graph = super()._recorded(work)
+            if work is CapturedLane.evaluate_batch:
+                graph.replay = self._lanes[0].evaluate_batch
+            return graph
+
+    own = [case(FULL, seed) for seed in (3, 4)]
+    engine = Stale(FULL)
+    results = train_together(FULL, own, engine)
+    assert engine._evaluation is None
+    assert [result.epochs for result in results] == [result.epochs for result in train_together(FULL, own, Here(FULL))]
 
 
 def test_masks_of_another_network_are_refused() -> None:

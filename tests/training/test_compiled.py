@@ -10,7 +10,6 @@ import torch
 
 import activeprune as ap
 from activeprune.core.randomness import torchs_own
-from activeprune.training import captured
 from activeprune.training import compiled as module
 from activeprune.training.compiled import WORTH_IT_FROM, Compiled, worth_compiling
 from activeprune.training.loop import train_together
@@ -66,13 +65,11 @@ def test_a_training_is_compiled_if_it_is_long_and_in_16_bits() -> None:
 
 @needs_a_compiler
 @pytest.mark.slow
-def test_a_compiled_network_is_trained_as_one_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The compiler compiles: for batches of training and whole ones of evaluation, once for all lanes and engines.
+def test_a_compiled_network_is_trained_as_one_alone() -> None:
+    """The compiler compiles: for batches of training and of evaluation, once for all lanes and engines.
 
-    Other threads trace and draw meanwhile. 30 test images leave a rest that is as long as a batch, and is not compiled.
+    Other threads trace and draw meanwhile.
     """
-    for one in (captured, module):
-        monkeypatch.setattr(one, "EVALUATION_BATCH", 30 - SHORT.batch)
     graphs = torch._dynamo.utils.counters["stats"]
     before = graphs["unique_graphs"]
     masks = half(SHORT)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -16,21 +16,21 @@ from ..core.recording import recorded_by
 from ..data import Feed, Part, Shelf, resized, scaled, shown
 from .case import Case
 from .counts import BatchCounts
-from .engine import EVALUATED, Lane
+from .engine import Lane
 from .epoch_tables import Tables
+from .evaluation import Evaluation
 from .member import Member, Score
 from .settings import Training
 from .unavailable import EngineUnavailable
 
 WARM_UP = 3  # steps before the capture
-EVALUATION_BATCH = 500
 
 
 class Captured:
     """K networks, each on a stream of its own, in one graph that is captured once and replayed for every step.
 
     Learning rates, masks, the epoch's order, crops and flips are device data that the graph reads, so that it serves
-    whole trainings, and after `clear` the next ones of the same shape.
+    whole trainings, and after `clear` the next ones of the same shape. Evaluation is a second graph, of one batch.
     """
 
     def __init__(self, training: Training, shelf: Shelf, device: torch.device) -> None:
@@ -39,7 +39,9 @@ class Captured:
         self.training, self.shelf, self.device = training, shelf, device
         self._lanes: list[CapturedLane] = []
         self._used = 0
-        self._graph: torch.cuda.CUDAGraph | None = None
+        self._step: torch.cuda.CUDAGraph | None = None
+        self._evaluation: torch.cuda.CUDAGraph | None = None
+        self._evaluated = False  # at least once
 
     def clear(self) -> None:
         """Frees all lanes for other trainings."""
@@ -48,7 +50,7 @@ class Captured:
     def lane(self, case: Case) -> CapturedLane:
         """A network at the start of its training."""
         if self._used == len(self._lanes):
-            if self._graph is not None:
+            if self._step is not None:
                 raise InputError(f"this engine has {len(self._lanes)} lanes, and all are taken")
             self._lanes.append(CapturedLane(self.training, self.shelf, case.feed, self.device))
         lane = self._lanes[self._used]
@@ -58,41 +60,54 @@ class Captured:
 
     def run(self, lanes: Sequence[Lane], steps: int) -> None:
         """The next steps of these lanes. Those that have left go on computing, and nobody looks."""
-        if self._graph is None:
-            self._graph = self._captured()
+        if self._step is None:
+            self._step = self._captured()
         for _ in range(steps):
-            self._graph.replay()
+            self._step.replay()
         for lane in lanes:
             assert isinstance(lane, CapturedLane)
             lane.batches.add(steps)
 
     def score(self, lanes: Sequence[Lane]) -> list[dict[Part, Score]]:
-        """How well each does on its validation images and on the test images: one stream each, one wait for all."""
+        """How well each does on its validation images and on the test images; waits for the device once.
+
+        The first evaluation is launched. Recorded, it must give the same numbers again; else all are launched.
+        """
         own = [lane for lane in lanes if isinstance(lane, CapturedLane)]
-        here = torch.cuda.current_stream(self.device)
-        sums = []
-        for lane in own:
-            lane.stream.wait_stream(here)
-            with torch.cuda.stream(lane.stream):
-                sums.append([lane.summed(part) for part in EVALUATED])
-        for lane in own:
-            here.wait_stream(lane.stream)
-        numbers = torch.stack([torch.stack(parts) for parts in sums]).tolist() if sums else []
-        return [
-            {part: lane.scored(part, *pair) for part, pair in zip(EVALUATED, pairs, strict=True)}
-            for lane, pairs in zip(own, numbers, strict=True)
-        ]
+        if not own:
+            return []
+        sums = self._launched(own) if self._evaluation is None else self._replayed(self._evaluation, own)
+        if not self._evaluated:
+            self._evaluated = True
+            self._evaluation = self._recorded_evaluation(own, sums)
+        return [lane.evaluation.scores(numbers) for lane, numbers in zip(own, sums.tolist(), strict=True)]
+
+    def _launched(self, own: Sequence[CapturedLane]) -> Tensor:
+        """Sums of all batches of these lanes."""
+        self._side_by_side(CapturedLane.evaluate, own)
+        return torch.stack([lane.evaluation.sums for lane in own])
+
+    def _replayed(self, graph: torch.cuda.CUDAGraph, own: Sequence[CapturedLane]) -> Tensor:
+        """The same by a graph, in which all lanes take part."""
+        for lane in self._lanes:
+            lane.evaluation.begin()
+        for _ in range(own[0].evaluation.count):
+            graph.replay()
+        return torch.stack([lane.evaluation.sums for lane in own])
+
+    def _recorded_evaluation(self, own: Sequence[CapturedLane], sums: Tensor) -> torch.cuda.CUDAGraph | None:
+        """A graph that gives these sums, if there is one."""
+        try:
+            graph = self._recorded(CapturedLane.evaluate_batch)
+        except RuntimeError:  # it waits for the device, or needs more memory than there is
+            return None
+        same = torch.allclose(self._replayed(graph, own), sums, rtol=0, atol=0, equal_nan=True)
+        return graph if same else None
 
     def _captured(self) -> torch.cuda.CUDAGraph:
         """Some steps to warm up, undone again, and one that is recorded."""
         changed = [tensor for lane in self._lanes for tensor in lane.changed()]
         before = [tensor.clone() for tensor in changed]
-        graph = self._recorded()
-        for tensor, value in zip(changed, before, strict=True):
-            tensor.copy_(value)
-        return graph
-
-    def _recorded(self) -> torch.cuda.CUDAGraph:
         self._refuse_randomness()
         here = torch.cuda.current_stream(self.device)
         for lane in self._lanes:
@@ -103,9 +118,10 @@ class Captured:
                 self._make_ready(lane)
             here.wait_stream(lane.stream)
         torch.cuda.synchronize(self.device)
-        graph = torch.cuda.CUDAGraph()
-        with self._explained(), recorded_by(graph, self.device):
-            self._record()
+        with self._explained():
+            graph = self._recorded(CapturedLane.uncounted_step)
+        for tensor, value in zip(changed, before, strict=True):
+            tensor.copy_(value)
         return graph
 
     def _make_ready(self, lane: CapturedLane) -> None:
@@ -114,16 +130,23 @@ class Captured:
             lane.at.zero_()
             lane.uncounted_step()
 
-    def _record(self) -> None:
-        """A step of every lane, each on its own stream; all of these join again, or the capture could not end."""
+    def _recorded(self, work: Callable[[CapturedLane], None]) -> torch.cuda.CUDAGraph:
+        """What all lanes do, side by side."""
+        graph = torch.cuda.CUDAGraph()
+        with recorded_by(graph, self.device):
+            self._side_by_side(work, self._lanes)
+        return graph
+
+    def _side_by_side(self, work: Callable[[CapturedLane], None], lanes: Sequence[CapturedLane]) -> None:
+        """Each on its own stream; all of these join again, or a capture could not end."""
         here = torch.cuda.current_stream(self.device)
         begun: list[CapturedLane] = []
         try:
-            for lane in self._lanes:
+            for lane in lanes:
                 lane.stream.wait_stream(here)
                 begun.append(lane)
                 with torch.cuda.stream(lane.stream):
-                    lane.uncounted_step()
+                    work(lane)
         finally:
             for lane in begun:
                 here.wait_stream(lane.stream)
@@ -162,6 +185,7 @@ class CapturedLane(Member):
         self.losses = torch.zeros(feed.steps, device=device)
         self.at = torch.zeros(1, dtype=torch.int64, device=device)
         self.right = torch.zeros((), dtype=torch.int64, device=device)
+        self.evaluation = Evaluation(feed.sizes, device)
         self.scale, self.offset = (factor.to(device) for factor in feed.factors)
         self.batches = BatchCounts(model)
         self._make_optimizer_state()
@@ -178,6 +202,7 @@ class CapturedLane(Member):
         for factor, own in zip(case.feed.factors, (self.scale, self.offset), strict=True):
             own.copy_(factor)
         self.tables.take_on(case.feed)
+        self.evaluation.take_on(self.tables.rows, self.shelf)
         self.load(case.start)
         self.load_optimizer_state({})
 
@@ -221,18 +246,18 @@ class CapturedLane(Member):
         for path, value in self.optimizer_tensors().items():
             value.copy_(state[path]) if path in state else value.zero_()
 
-    @torch.no_grad()
-    def summed(self, part: Part) -> Tensor:
-        """Loss and right answers, added up over the images of a part; stays on the device."""
-        total = torch.zeros(2, dtype=torch.float64, device=self.device)
-        with eval_mode(self.model):
-            for rows in torch.split(self.tables.rows[part], EVALUATION_BATCH):
-                total += self.sums(self._input(self.shelf.pixels[rows]), self.shelf.labels[rows])
-        return total
+    def evaluate(self) -> None:
+        """All batches of validation and test images."""
+        self.evaluation.begin()
+        for _ in range(self.evaluation.count):
+            self.evaluate_batch()
 
-    def scored(self, part: Part, loss: float, right: float) -> Score:
-        """Those sums as means."""
-        return Score.of(loss, right, len(self.tables.rows[part]))
+    @torch.no_grad()
+    def evaluate_batch(self) -> None:
+        """The one that comes next; nothing in it waits, and all that it reads and writes has a fixed place."""
+        rows, labels = self.evaluation.batch()
+        with eval_mode(self.model):
+            self.evaluation.note(self.sums(self._input(self.shelf.pixels[rows]), labels))
 
     def _input(self, pixels: Tensor) -> Tensor:
         x = scaled(pixels, self.scale, self.offset)

@@ -9,8 +9,7 @@ from torch import Tensor, nn
 
 from ..core.randomness import torchs_own
 from ..data import Dataset
-from .captured import EVALUATION_BATCH, Captured, CapturedLane, unable
-from .engine import EVALUATED
+from .captured import Captured, CapturedLane, unable
 from .narrow import rewrite
 from .settings import Training
 
@@ -28,10 +27,9 @@ class Compiled(Captured):
         """Compiles, while other threads wait with what they would trace or draw."""
         with torchs_own:
             try:
-                lane.forward = compiled(lane.model, self.training.batch)
+                lane.forward = compiled(lane.model)
                 super()._make_ready(lane)
-                for part in EVALUATED:
-                    lane.summed(part)
+                lane.evaluate()
             except Exception as error:  # a network that it cannot read, no C compiler, a torch that is too old, ...
                 raise unable(f"{self.training.network.name} cannot be compiled", error) from error
 
@@ -42,14 +40,12 @@ def worth_compiling(training: Training, dataset: Dataset) -> bool:
     return training.precision == "bf16" and training.epochs.steps(steps) >= WORTH_IT_FROM
 
 
-def compiled(model: nn.Module, batch: int) -> Callable[[Tensor], Tensor]:
-    """The network as a function, compiled for batches of training and for whole ones of evaluation."""
+def compiled(model: nn.Module) -> Callable[[Tensor], Tensor]:
+    """The network as a function, which is compiled when it first sees batches of another size, or in another mode."""
     rewrite(model)
     fast = torch.compile(model, fullgraph=True, dynamic=False, options={"deterministic": True})
 
     def forward(x: Tensor) -> Tensor:
-        if len(x) != (batch if model.training else EVALUATION_BATCH):
-            return model(x)  # type: ignore[no-any-return]
         with torch._dynamo.config.patch(recompile_limit=SHAPES):
             return fast(x)  # type: ignore[no-any-return]
 
