@@ -37,6 +37,15 @@ def test_a_step_never_waits_for_the_device(optimizer: str, precision: str, waiti
         member.step(x, y)
 
 
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
+def test_one_number_of_a_state_that_is_not_finite_is_seen(bad: float) -> None:
+    member = Member(FULL, FULL.build(2, 2), start_of(FULL), None, torch.device("cuda"))
+    assert member.is_finite()
+    for name in ("5.bias", "1.running_var", "0.weight"):
+        member.load({**start_of(FULL), name: start_of(FULL)[name].index_fill(0, torch.tensor([1]), bad)})
+        assert not member.is_finite()
+
+
 def test_the_same_inputs_give_the_same_bits_on_one_gpu() -> None:
     start, masks = start_of(FULL), half(FULL)
     assert same_result(*(by_itself(FULL, 3, start, masks, device="cuda") for _ in range(2)))

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import activeprune as ap
+from activeprune.training.member import Member
 from tests.helpers import pruned_are_zero
 from tests.training.makers import by_itself, half, same, start_of, training
 
@@ -28,6 +29,24 @@ def test_what_pruned_weights_would_have_learnt_does_not_count_in_the_gradients_n
         for name, _ in model.named_parameters()
     ]
     assert torch.cat(moved).norm().item() == pytest.approx(1e-4, rel=1e-3)
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
+def test_one_number_of_a_state_that_is_not_finite_is_seen(bad: float) -> None:
+    """In any place of any tensor; the largest of all finite numbers is one, and a tensor may be empty."""
+    chosen = training()
+    model = chosen.build(num_classes=2, channels=2)
+    model.register_buffer("nothing", torch.zeros(0))
+    member = Member(chosen, model, model.state_dict(), None, torch.device("cpu"))
+    model[0].weight.data[-1, -1, -1, -1] = torch.finfo(torch.float32).max
+    assert member.is_finite()
+    for tensor in model.state_dict().values():
+        if tensor.is_floating_point() and tensor.numel():
+            kept = tensor.view(-1)[-1].item()
+            tensor.view(-1)[-1] = bad
+            assert not member.is_finite()
+            tensor.view(-1)[-1] = kept
+    assert member.is_finite()
 
 
 def test_bf16_keeps_weights_and_statistics_in_float32() -> None:
