@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from .core.errors import InputError
+from .core.errors import InputError, first_line
 
 AUTO, CPU = "auto", torch.device("cpu")
 KINDS = ("cpu", "cuda", "mps")
@@ -33,7 +33,7 @@ def device(name: str | torch.device) -> torch.device:
         torch.zeros(1, device=place).item()
     except (RuntimeError, AssertionError) as error:
         known = name.partition(":")[0] in KINDS  # of another, torch lists twenty kinds that nobody has
-        why = f" ({str(error).splitlines()[0]})" if known else ""
+        why = f" ({first_line(error)})" if known else ""
         raise InputError(f"device {name!r} cannot be used here{why}: {' or '.join(_usable())} can") from error
     return place
 

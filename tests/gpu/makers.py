@@ -55,15 +55,24 @@ def dropping(num_classes: int = 10, in_channels: int = 3) -> nn.Module:
 
 
 class Waiting(nn.Sequential):
-    """Looks at a number of its output."""
+    """Looks at a number of its output, in training or only else."""
+
+    in_training = True
 
     def forward(self, x: Tensor) -> Tensor:
         output: Tensor = super().forward(x)
-        return output if output.sum().item() else output + 1
+        looks = self.in_training or not self.training
+        return output + 1 if looks and not output.sum().item() else output
 
 
 def waiting(num_classes: int = 10, in_channels: int = 3) -> nn.Module:
     return Waiting(nn.Flatten(), nn.Linear(in_channels * 1024, num_classes))
+
+
+def waiting_in_evaluation(num_classes: int = 10, in_channels: int = 3) -> nn.Module:
+    model = waiting(num_classes, in_channels)
+    model.in_training = False
+    return model
 
 
 def narrow(num_classes: int = 10, in_channels: int = 3) -> nn.Module:

@@ -78,22 +78,25 @@ def test_evaluations_are_recorded_and_give_what_launched_ones_do(network: str, p
     chosen = training(network=network, precision=precision, epochs="2ep", batch=64, lr=0.01)
     shared = engine(chosen)
     train_together(chosen, [case(chosen, 0), case(chosen, 1, masks=half(chosen))], shared)
-    assert shared._evaluation is not None
+    graph = shared._evaluation_graph
+    assert graph is not None
     with same_kernels():
-        assert torch.equal(shared._replayed(shared._evaluation, shared._lanes), shared._launched(shared._lanes))
+        assert torch.equal(shared._replayed(graph, shared._lanes), shared._launched(shared._lanes))
 
 
 def test_the_next_trainings_use_the_same_graphs() -> None:
     chosen = training(epochs="12it")
     shared = engine(chosen)
     first = train_together(chosen, [case(chosen, 0, masks=half(chosen)), case(chosen, 1)], shared)
-    graphs = shared._step, shared._evaluation
+    graphs = shared._step_graph, shared._evaluation_graph
+    assert None not in graphs
     shared.clear()
     second = train_together(chosen, [case(chosen, 2, masks=half(chosen, 5)), case(chosen, 0)], shared)
-    assert (shared._step, shared._evaluation) == graphs
+    assert (shared._step_graph, shared._evaluation_graph) == graphs
     fresh = train_together(chosen, [case(chosen, 2, masks=half(chosen, 5)), case(chosen, 0)], engine(chosen))
     for a, b in zip(second, fresh, strict=True):
         assert difference(a.state, b.state) < 1e-5
+        assert a.epochs[-1].validation_loss == pytest.approx(b.epochs[-1].validation_loss, rel=1e-4)
     assert difference(first[0].state, second[0].state) > 1e-3
 
 
@@ -151,6 +154,17 @@ def test_a_network_that_waits_for_the_device_is_left_to_the_plain_loop() -> None
         train_together(chosen, [case(chosen, 0), case(chosen, 1)], engine(chosen))
     assert torch.cuda.current_stream() == torch.cuda.default_stream()
     assert by_itself(chosen, 0, start_of(chosen, 0), device="cuda").failure is None
+
+
+def test_a_network_that_waits_in_its_evaluation_alone_is_captured_and_its_evaluation_launched() -> None:
+    chosen = training(network={"name": "tests.gpu.makers:waiting_in_evaluation"}, epochs="2ep", lr=1e-3)
+    told: list[str] = []
+    shared = Captured(chosen, Shelf(chosen.dataset(), GPU), GPU, told.append)
+    (result,) = train_together(chosen, [case(chosen, 0)], shared)
+    assert ["cannot be recorded" in line for line in told] == [True]
+    alone = by_itself(chosen, 0, start_of(chosen, 0), device="cuda")
+    assert difference(result.state, alone.state) < 1e-5
+    assert result.epochs[-1].validation_loss == pytest.approx(alone.epochs[-1].validation_loss, rel=1e-4)
 
 
 def test_what_it_cannot_do_is_said() -> None:

@@ -57,7 +57,7 @@ def test_it_follows_the_captured_engine() -> None:
         assert list(packed.state) == list(plain.state)
         assert packed.epochs[0].train_loss == pytest.approx(plain.epochs[0].train_loss, rel=2e-3)
         assert packed.epochs[0].validation_loss == pytest.approx(plain.epochs[0].validation_loss, rel=2e-2)
-    assert fast._evaluation is not None
+    assert fast._evaluation_graph is not None
     assert [type(layer) for layer in fast._lanes[0].model if isinstance(layer, nn.Conv2d)] == [Spread, Padded]
 
 

@@ -39,11 +39,18 @@ def test_a_step_never_waits_for_the_device(optimizer: str, precision: str, waiti
 
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
 def test_one_number_of_a_state_that_is_not_finite_is_seen(bad: float) -> None:
-    member = Member(FULL, FULL.build(2, 2), start_of(FULL), None, torch.device("cuda"))
+    """Also at the end of a tensor of millions."""
+    model = FULL.build(2, 2)
+    model.register_buffer("long", torch.zeros(3_000_001))
+    member = Member(FULL, model, model.state_dict(), None, torch.device("cuda"))
     assert member.is_finite()
-    for name in ("5.bias", "1.running_var", "0.weight"):
-        member.load({**start_of(FULL), name: start_of(FULL)[name].index_fill(0, torch.tensor([1]), bad)})
+    for name in ("5.bias", "1.running_var", "0.weight", "long"):
+        end = model.state_dict()[name].view(-1)[-1]
+        kept = end.clone()
+        end.fill_(bad)
         assert not member.is_finite()
+        end.copy_(kept)
+    assert member.is_finite()
 
 
 def test_the_same_inputs_give_the_same_bits_on_one_gpu() -> None:

@@ -1,4 +1,4 @@
-"""The captured engine, as far as it goes without a GPU: a graph that computes its step anew when it is replayed."""
+"""The captured engine, as far as it goes without a GPU: its graphs are tapes of operations."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -10,23 +10,24 @@ from torch import Tensor, nn
 
 import activeprune as ap
 from activeprune.data import Shelf
-from activeprune.training import Case, Checkpoint, Training
+from activeprune.training import Case, Checkpoint, Epoch, Training
 from activeprune.training.captured import Captured, CapturedLane
 from activeprune.training.counts import BatchCounts
 from activeprune.training.loop import train_together
 from activeprune.training.unavailable import EngineUnavailable
-from tests.training.makers import by_itself, half, same, start_of, training
+from tests.training.makers import by_itself, half, same, small, start_of, training
+from tests.training.tape import Tape
 
 CPU = torch.device("cpu")
 FULL = training(augment="crop_flip", weight_decay=1e-3, warmup="2it", drops=["2ep"], epochs="10it")
 
 
 class Twice(nn.Module):
-    """A norm that is used twice, one that never is, one that counts for itself, and one that keeps no count."""
+    """A norm that is used twice, one that never is, one that reads its count if `momentum` is None, and one without."""
 
-    def __init__(self) -> None:
+    def __init__(self, momentum: float | None = None) -> None:
         super().__init__()
-        self.twice, self.never, self.mean = nn.BatchNorm2d(2), nn.BatchNorm2d(2), nn.BatchNorm2d(2, momentum=None)
+        self.twice, self.never, self.mean = nn.BatchNorm2d(2), nn.BatchNorm2d(2), nn.BatchNorm2d(2, momentum=momentum)
         self.none = nn.BatchNorm2d(2, track_running_stats=False)
         self.head = nn.Linear(72, 2)
 
@@ -34,27 +35,51 @@ class Twice(nn.Module):
         return self.head(self.none(self.mean(self.twice(self.twice(x)))).flatten(1))
 
 
+class Passing(nn.Sequential):
+    """Counts its passes in eval mode, where it keeps no gradients."""
+
+    def __init__(self, *layers: nn.Module) -> None:
+        super().__init__(*layers)
+        self.register_buffer("passes", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        assert self.training == torch.is_grad_enabled()
+        self.passes += not self.training
+        output: Tensor = super().forward(x)
+        return output
+
+
+def passing(num_classes: int = 2, in_channels: int = 2) -> nn.Module:
+    return Passing(*small(num_classes, in_channels))
+
+
 def twice(num_classes: int = 2, in_channels: int = 2) -> nn.Module:
+    return Twice(0.1)
+
+
+def reading(num_classes: int = 2, in_channels: int = 2) -> nn.Module:
     return Twice()
 
 
 class Here(Captured):
-    """On a CPU, where what was recorded is done anew."""
+    """On a CPU."""
 
     def __init__(self, chosen: Training) -> None:
-        super().__init__(chosen, Shelf(chosen.dataset(), CPU), torch.device("cuda"))
+        self.told: list[str] = []
+        super().__init__(chosen, Shelf(chosen.dataset(), CPU), torch.device("cuda"), self.told.append)
         self.device = CPU
-        self.replays: list[str] = []
 
     def _recorded(self, work):
-        super()._recorded(work)
+        with Tape() as tape:
+            super()._recorded(work)
+        return tape
 
-        def replay() -> None:
-            self.replays.append(work.__name__)
-            for lane in self._lanes:
-                work(lane)
 
-        return SimpleNamespace(replay=replay)
+class Launching(Here):
+    """Records steps alone."""
+
+    def _record_evaluation(self, own, sums) -> None:
+        pass
 
 
 @pytest.fixture(autouse=True)
@@ -162,54 +187,55 @@ def test_a_lack_of_memory_in_a_capture_comes_out(
     assert own[1].model.state_dict().keys() == start_of(FULL).keys()
 
 
-def test_a_step_that_cannot_be_recorded_is_left_to_another_engine(
-    cuda: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    engine = Here(FULL)
-    lane = engine.lane(case(FULL, 0))
-
-    def waiting() -> None:
-        if cuda.capturing:
-            raise RuntimeError("operation not permitted when stream is capturing\nmore lines")
-
-    monkeypatch.setattr(lane, "one_step", waiting)
-    with pytest.raises(EngineUnavailable, match=r"small cannot be recorded \(operation not permitted .* capturing\)$"):
-        engine.run([lane], 1)
+def test_a_step_that_cannot_be_recorded_is_left_to_another_engine() -> None:
+    """One that asks for the value of a tensor, say."""
+    chosen = FULL.model_copy(update={"network": training(network="tests.training.test_captured:reading").network})
+    with pytest.raises(
+        EngineUnavailable, match=r"reading cannot be recorded \(operation not permitted .* capturing\)$"
+    ):
+        train_together(chosen, [case(chosen, 0)], Here(chosen))
 
 
-def test_evaluations_are_recorded_and_give_what_launched_ones_do() -> None:
-    """The first one is launched, and done again to see whether anything differs."""
-    engine, launching = Here(FULL), Here(FULL)
-    launching._evaluated = True
-    cases = [case(FULL, 3), case(FULL, 4, masks=half(FULL))]
-    replayed, launched = ([result.epochs for result in train_together(FULL, cases, one)] for one in (engine, launching))
-    assert replayed == launched
-    assert engine.replays.count("evaluate_batch") == len(replayed[0]) * engine._lanes[0].evaluation.count
-    assert "evaluate_batch" not in launching.replays
+def epochs(engine: Captured, *cases: Case) -> list[tuple[Epoch, ...]]:
+    return [result.epochs for result in train_together(engine.training, cases, engine)]
+
+
+@pytest.mark.parametrize("network", ["makers:small", "test_captured:twice", "test_captured:passing"])
+def test_evaluations_are_recorded_and_give_what_launched_ones_do(network: str) -> None:
+    """The first one is launched, and done again to see whether anything differs, which leaves no trace."""
+    chosen = FULL.model_copy(update={"network": training(network=f"tests.training.{network}").network})
+    cases = [case(chosen, 3), case(chosen, 4, masks=half(FULL) if "small" in network else None)]
+    engine, launching = Here(chosen), Launching(chosen)
+    found, wanted = (train_together(chosen, cases, one) for one in (engine, launching))
+    for one, other in zip(found, wanted, strict=True):
+        assert one.epochs == other.epochs
+        assert same(one.state, other.state)
+    assert engine._evaluation_graph.replays == len(found[0].epochs) * engine._lanes[0].evaluation.count
+    assert launching._evaluation_graph is None
+    assert engine.told == []
 
 
 def test_what_was_recorded_serves_the_next_trainings() -> None:
     """Of other seeds, with other validation images; a lane that has failed takes part, and nobody looks."""
     engine = Here(FULL)
     train_together(FULL, [case(FULL, 3), case(FULL, 4)], engine)
-    graph = engine._evaluation
+    graph = engine._evaluation_graph
     engine.clear()
     wild = Case(FULL.feed(6), {name: tensor * 1e30 for name, tensor in start_of(FULL, 6).items()})
     result, bad = train_together(FULL, [case(FULL, 5), wild], engine)
-    assert engine._evaluation is graph is not None
+    assert engine._evaluation_graph is graph is not None
     assert bad.failure is not None
     for epoch, alone in zip(result.epochs, by_itself(FULL, 5, start_of(FULL, 5)).epochs, strict=True):
         assert epoch.validation_loss == pytest.approx(alone.validation_loss, rel=1e-5)
         assert (epoch.validation_accuracy, epoch.test_accuracy) == (alone.validation_accuracy, alone.test_accuracy)
 
 
-@pytest.mark.parametrize("error", [RuntimeError("it waits"), torch.cuda.OutOfMemoryError("too much")])
+@pytest.mark.parametrize("error", [RuntimeError("it waits\nfor ever"), torch.cuda.OutOfMemoryError("too much")])
 def test_evaluations_that_cannot_be_recorded_are_launched(
     cuda: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    engine = Here(FULL)
     own = [case(FULL, seed) for seed in (3, 4)]
-    expected = train_together(FULL, own, Here(FULL))
+    wanted = epochs(Launching(FULL), *own)
     evaluate_batch = CapturedLane.evaluate_batch
 
     def failing(lane: CapturedLane) -> None:
@@ -218,26 +244,45 @@ def test_evaluations_that_cannot_be_recorded_are_launched(
         evaluate_batch(lane)
 
     monkeypatch.setattr(CapturedLane, "evaluate_batch", failing)
-    results = train_together(FULL, own, engine)
-    assert engine._evaluation is None
-    assert [result.epochs for result in results] == [result.epochs for result in expected]
+    engine = Here(FULL)
+    assert epochs(engine, *own) == wanted
+    why = str(error).splitlines()[0]
+    name = FULL.network.name
+    assert engine.told == [f"the evaluation of {name} cannot be recorded ({why}); it is launched, the slower way"]
 
 
-def test_recorded_evaluations_that_give_other_numbers_are_not_used() -> None:
-    class Stale(Here):
-        """Replays of an evaluation leave half of it out."""
-
+@pytest.mark.parametrize("off", ["one lane of two", "a bit"])
+def test_recorded_evaluations_that_give_other_numbers_are_not_used(off: str) -> None:
+    class Off(Here):
         def _recorded(self, work):
-            graph = super()._recorded(work)
+            tape, lane = super()._recorded(work), self._lanes[0]
             if work is CapturedLane.evaluate_batch:
-                graph.replay = self._lanes[0].evaluate_batch
-            return graph
+                again = lane.evaluate_batch if off == "one lane of two" else tape.replay
+
+                def replay() -> None:
+                    again()
+                    lane.evaluation.sums[0, 0] = lane.evaluation.sums[0, 0].nextafter(torch.tensor(0.0).double())
+
+                tape.replay = replay
+            return tape
 
     own = [case(FULL, seed) for seed in (3, 4)]
-    engine = Stale(FULL)
-    results = train_together(FULL, own, engine)
-    assert engine._evaluation is None
-    assert [result.epochs for result in results] == [result.epochs for result in train_together(FULL, own, Here(FULL))]
+    engine = Off(FULL)
+    assert epochs(engine, *own) == epochs(Launching(FULL), *own)
+    assert engine._evaluation_graph is None
+    assert [line.partition(" gives ")[2] for line in engine.told] == [
+        "other numbers when it is replayed; it is launched, the slower way"
+    ]
+
+
+def test_an_evaluation_that_gives_no_numbers_is_not_what_a_recording_is_held_against() -> None:
+    """The next one may be."""
+    chosen = FULL.model_copy(update={"network": training(network="tests.training.makers:blind").network})
+    engine = Here(chosen)
+    (result,) = train_together(chosen, [case(chosen, 3)], engine)
+    assert result.failure is not None
+    assert engine._evaluation_graph is None
+    assert engine._may_record
 
 
 def test_masks_of_another_network_are_refused() -> None:

@@ -12,8 +12,8 @@ import torch
 from ..data import Dataset, Images, InMemory
 from ..networks.cifar_resnet import Block, CifarResNet
 from ..training import Case, Span, Training
-from ..training.choosing import Engines, Tell
-from ..training.engine import Eager, Engine
+from ..training.choosing import Engines
+from ..training.engine import Eager, Engine, Tell
 from ..training.fused.lanes import fitting
 from ..training.loop import train_together
 from ..training.unavailable import EngineUnavailable

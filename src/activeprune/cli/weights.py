@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from ..core.errors import InputError, listed
+from ..core.errors import InputError, first_line, listed
 from ..core.prunable import plain_names
 
 
@@ -78,4 +78,4 @@ def _reason(error: Exception) -> str:
     if isinstance(error, pickle.UnpicklingError):
         asked = re.search(r"GLOBAL (\S+)", str(error))
         return f"it asks for {asked[1]}, which no weights need" if asked else "it is no pickle of tensors alone"
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+    return first_line(error)

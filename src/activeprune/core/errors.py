@@ -32,6 +32,15 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
     return InputError(f"unknown {kind} {name!r}{hint} (known: {listing})")
 
 
+def first_line(error: BaseException) -> str:
+    """What another library's error says, without the pages that may follow, or its kind.
+
+    >>> first_line(RuntimeError("out of memory\\nmore")), first_line(KeyError())
+    ('out of memory', 'KeyError')
+    """
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
 def kind_of(thing: object) -> str:
     """What a thing is, in a few words.
 

@@ -14,7 +14,8 @@ from .randomness import torchs_own
 def recorded_by(graph: torch.cuda.CUDAGraph, device: torch.device) -> Iterator[None]:
     """Records what this thread launches; others may go on, but for drawing random numbers.
 
-    What cannot be recorded, such as waiting for the device, raises RuntimeError, and leaves everything as it was.
+    What cannot be recorded, such as waiting for the device, raises RuntimeError, and work goes on as before; torch may
+    keep the memory that a recording had before it was broken off.
     """
     with torchs_own:
         try:

@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 from ..core.calling import eval_mode
-from ..core.errors import InputError
+from ..core.errors import InputError, first_line
 from ..core.masks import Masks
 from ..core.randomness import torchs_own
 from ..core.recording import recorded_by
 from ..data import Feed, Part, Shelf, resized, scaled, shown
 from .case import Case
 from .counts import BatchCounts
-from .engine import Lane
+from .engine import Lane, Tell
 from .epoch_tables import Tables
 from .evaluation import Evaluation
 from .member import Member, Score
@@ -33,15 +33,15 @@ class Captured:
     whole trainings, and after `clear` the next ones of the same shape. Evaluation is a second graph, of one batch.
     """
 
-    def __init__(self, training: Training, shelf: Shelf, device: torch.device) -> None:
+    def __init__(self, training: Training, shelf: Shelf, device: torch.device, tell: Tell = lambda line: None) -> None:
         if device.type != "cuda":
             raise EngineUnavailable(f"a graph of many networks needs a GPU, not {device.type}")
-        self.training, self.shelf, self.device = training, shelf, device
+        self.training, self.shelf, self.device, self.tell = training, shelf, device, tell
         self._lanes: list[CapturedLane] = []
         self._used = 0
-        self._step: torch.cuda.CUDAGraph | None = None
-        self._evaluation: torch.cuda.CUDAGraph | None = None
-        self._evaluated = False  # at least once
+        self._step_graph: torch.cuda.CUDAGraph | None = None
+        self._evaluation_graph: torch.cuda.CUDAGraph | None = None
+        self._may_record = True  # evaluations, as far as is known
 
     def clear(self) -> None:
         """Frees all lanes for other trainings."""
@@ -50,7 +50,7 @@ class Captured:
     def lane(self, case: Case) -> CapturedLane:
         """A network at the start of its training."""
         if self._used == len(self._lanes):
-            if self._step is not None:
+            if self._step_graph is not None:
                 raise InputError(f"this engine has {len(self._lanes)} lanes, and all are taken")
             self._lanes.append(CapturedLane(self.training, self.shelf, case.feed, self.device))
         lane = self._lanes[self._used]
@@ -60,27 +60,28 @@ class Captured:
 
     def run(self, lanes: Sequence[Lane], steps: int) -> None:
         """The next steps of these lanes. Those that have left go on computing, and nobody looks."""
-        if self._step is None:
-            self._step = self._captured()
+        if self._step_graph is None:
+            self._step_graph = self._captured()
         for _ in range(steps):
-            self._step.replay()
+            self._step_graph.replay()
         for lane in lanes:
             assert isinstance(lane, CapturedLane)
             lane.batches.add(steps)
 
     def score(self, lanes: Sequence[Lane]) -> list[dict[Part, Score]]:
-        """How well each does on its validation images and on the test images; waits for the device once.
+        """How well each does on its validation images and on the test images; waits for the device.
 
         The first evaluation is launched. Recorded, it must give the same numbers again; else all are launched.
         """
         own = [lane for lane in lanes if isinstance(lane, CapturedLane)]
         if not own:
             return []
-        sums = self._launched(own) if self._evaluation is None else self._replayed(self._evaluation, own)
-        if not self._evaluated:
-            self._evaluated = True
-            self._evaluation = self._recorded_evaluation(own, sums)
-        return [lane.evaluation.scores(numbers) for lane, numbers in zip(own, sums.tolist(), strict=True)]
+        graph = self._evaluation_graph
+        sums = self._launched(own) if graph is None else self._replayed(graph, own)
+        numbers = sums.tolist()
+        if graph is None and self._may_record and self._step_graph is not None and sums.isfinite().all():
+            self._record_evaluation(own, sums)
+        return [lane.evaluation.scores(one) for lane, one in zip(own, numbers, strict=True)]
 
     def _launched(self, own: Sequence[CapturedLane]) -> Tensor:
         """Sums of all batches of these lanes."""
@@ -88,41 +89,53 @@ class Captured:
         return torch.stack([lane.evaluation.sums for lane in own])
 
     def _replayed(self, graph: torch.cuda.CUDAGraph, own: Sequence[CapturedLane]) -> Tensor:
-        """The same by a graph, in which all lanes take part."""
-        for lane in self._lanes:
+        """The same by a graph. Those that are not asked for compute their last batch again, and nobody looks."""
+        for lane in own:
             lane.evaluation.begin()
         for _ in range(own[0].evaluation.count):
             graph.replay()
         return torch.stack([lane.evaluation.sums for lane in own])
 
-    def _recorded_evaluation(self, own: Sequence[CapturedLane], sums: Tensor) -> torch.cuda.CUDAGraph | None:
-        """A graph that gives these sums, if there is one."""
+    def _record_evaluation(self, own: Sequence[CapturedLane], sums: Tensor) -> None:
+        """Makes a graph that gives these sums, if there is one."""
+        self._may_record = False
+        evaluation = f"the evaluation of {self.training.network.name}"
         try:
-            graph = self._recorded(CapturedLane.evaluate_batch)
-        except RuntimeError:  # it waits for the device, or needs more memory than there is
-            return None
-        same = torch.allclose(self._replayed(graph, own), sums, rtol=0, atol=0, equal_nan=True)
-        return graph if same else None
+            with self._undone():  # a network may count its passes
+                graph = self._recorded(CapturedLane.evaluate_batch)
+                same = torch.equal(self._replayed(graph, own), sums)
+        except RuntimeError as error:  # it waits for the device, or needs more memory than there is
+            self.tell(f"{evaluation} cannot be recorded ({first_line(error)}); it is launched, the slower way")
+            return
+        if same:
+            self._evaluation_graph = graph
+        else:
+            self.tell(f"{evaluation} gives other numbers when it is replayed; it is launched, the slower way")
 
     def _captured(self) -> torch.cuda.CUDAGraph:
         """Some steps to warm up, undone again, and one that is recorded."""
+        with self._undone():
+            self._refuse_randomness()
+            here = torch.cuda.current_stream(self.device)
+            for lane in self._lanes:
+                lane.stream.wait_stream(here)
+                with torch.cuda.stream(lane.stream):
+                    with lane.batches.measured():
+                        lane.one_step()
+                    self._make_ready(lane)
+                here.wait_stream(lane.stream)
+            torch.cuda.synchronize(self.device)
+            with self._explained():
+                return self._recorded(CapturedLane.uncounted_step)
+
+    @contextmanager
+    def _undone(self) -> Iterator[None]:
+        """In here lanes may change; then they are as before, unless it fails."""
         changed = [tensor for lane in self._lanes for tensor in lane.changed()]
         before = [tensor.clone() for tensor in changed]
-        self._refuse_randomness()
-        here = torch.cuda.current_stream(self.device)
-        for lane in self._lanes:
-            lane.stream.wait_stream(here)
-            with torch.cuda.stream(lane.stream):
-                with lane.batches.measured():
-                    lane.one_step()
-                self._make_ready(lane)
-            here.wait_stream(lane.stream)
-        torch.cuda.synchronize(self.device)
-        with self._explained():
-            graph = self._recorded(CapturedLane.uncounted_step)
+        yield
         for tensor, value in zip(changed, before, strict=True):
             tensor.copy_(value)
-        return graph
 
     def _make_ready(self, lane: CapturedLane) -> None:
         """Steps in which libraries choose their kernels and allocate."""
@@ -280,5 +293,4 @@ def unable(what: str, error: Exception) -> EngineUnavailable:
         cause = cause.__context__
     if cause is not None:
         raise cause from None
-    why = next(iter(str(error).strip().splitlines()), type(error).__name__)
-    return EngineUnavailable(f"{what} ({why})")
+    return EngineUnavailable(f"{what} ({first_line(error)})")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 import torch
 
@@ -11,7 +10,7 @@ from ..data import Dataset, Images, Shelf
 from .captured import Captured
 from .case import Case
 from .compiled import Compiled, worth_compiling
-from .engine import Eager, Engine
+from .engine import Eager, Engine, Tell
 from .fused.compiling import kernels
 from .fused.lanes import Fused, fitting
 from .settings import Training
@@ -22,8 +21,6 @@ CANDIDATES = (1, 2, 4, 8, 16)  # lanes of a CUDA graph that are tried
 STEPS_TO_TIME = 12
 WORTH_IT = 1.05  # times the speed of half as many lanes
 SHARE_OF_MEMORY = 0.8
-
-Tell = Callable[[str], None]
 
 
 class Engines:
@@ -109,7 +106,7 @@ class Engines:
             self._shelf = Shelf(dataset, self.device)
         if kind is Fused:
             return Fused(training, self._shelf, self.device, count)
-        engine: Captured = kind(training, self._shelf, self.device)
+        engine: Captured = kind(training, self._shelf, self.device, self._say)
         if kind is Compiled:
             self._say(f"{training.network.name}: compiled before its first step, which takes one to three minutes")
         return engine

@@ -29,7 +29,7 @@ class Compiled(Captured):
             try:
                 lane.forward = compiled(lane.model)
                 super()._make_ready(lane)
-                lane.evaluate()
+                lane.evaluate_batch()
             except Exception as error:  # a network that it cannot read, no C compiler, a torch that is too old, ...
                 raise unable(f"{self.training.network.name} cannot be compiled", error) from error
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Protocol
 
@@ -18,6 +18,8 @@ from .result import Snapshot, State
 from .settings import Training
 
 EVALUATED: tuple[Part, ...] = ("validation", "test")
+
+Tell = Callable[[str], None]  # of what cannot be had, and of what takes long
 
 
 class Lane(Protocol):

@@ -12,9 +12,8 @@ from ..data import Part, Shelf
 from .engine import EVALUATED
 from .member import Score
 
-AT_ONCE = 500  # images, or a few less
+AT_ONCE = 500  # images at most: enough for a GPU, and CIFAR's parts are multiples of it
 NO_LABEL = -100  # which torch's cross-entropy passes over
-NO_SUM = -1.0
 
 
 class Evaluation:
@@ -29,17 +28,18 @@ class Evaluation:
         most = max(sizes[part] for part in EVALUATED)
         images = ceil(most / ceil(most / AT_ONCE))
         self.sizes = sizes
-        self.batches = [(part, ceil(sizes[part] / images)) for part in EVALUATED]
-        self.count = sum(batches for _, batches in self.batches)
+        self.parts = [(part, ceil(sizes[part] / images)) for part in EVALUATED]
+        self.count = sum(batches for _, batches in self.parts)
         self.rows, self.labels = (torch.zeros(self.count, images, dtype=torch.int64, device=device) for _ in range(2))
         self.sums = torch.zeros(self.count, 2, dtype=torch.float64, device=device)
         self.at = torch.zeros(1, dtype=torch.int64, device=device)
 
     def take_on(self, rows: Mapping[str, Tensor], shelf: Shelf) -> None:
         """Puts the images of another network in place, as many of each part as before."""
+        assert all(len(rows[part]) == self.sizes[part] for part, _ in self.parts)
         images = self.rows.shape[1]
         whole, labels = [], []
-        for part, batches in self.batches:
+        for part, batches in self.parts:
             places = torch.arange(batches * images, device=self.rows.device)
             own = rows[part][places % self.sizes[part]]
             whole.append(own)
@@ -50,7 +50,7 @@ class Evaluation:
     def begin(self) -> None:
         """From the first batch on; what came of earlier ones is forgotten."""
         self.at.zero_()
-        self.sums.fill_(NO_SUM)
+        self.sums.fill_(torch.nan)
 
     def batch(self) -> tuple[Tensor, Tensor]:
         """Rows and labels of the next one."""
@@ -64,7 +64,7 @@ class Evaluation:
     def scores(self, sums: list[list[float]]) -> dict[Part, Score]:
         """Means over each part, of `sums` that were brought over."""
         scores, first = {}, 0
-        for part, batches in self.batches:
+        for part, batches in self.parts:
             losses, right = zip(*sums[first : first + batches], strict=True)
             scores[part] = Score.of(fsum(losses), fsum(right), self.sizes[part])
             first += batches

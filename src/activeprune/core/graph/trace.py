@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from ..calling import Batch, eval_mode, inputs_of, size_of
-from ..errors import InputError
+from ..errors import InputError, first_line
 from ..prunable import unwrapped
 from ..randomness import torchs_own
 from .activations import Naming, kind_of
@@ -45,8 +45,7 @@ def trace(model: nn.Module, example_input: Batch) -> WeightGraph:
         with torchs_own, eval_mode(model), _quiet():
             exported = torch.export.export(model, arguments, keywords, strict=False)
     except Exception as error:  # whatever a model does when it is called with stand-ins for tensors
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise InputError(f"torch.export cannot trace {type(model).__name__}: {reason}") from error
+        raise InputError(f"torch.export cannot trace {type(model).__name__}: {first_line(error)}") from error
     wiring = Wiring()
     inputs = _inputs(wiring, exported, _first_names(model))
     wiring.expose(_Walk(wiring, Naming(model), exported.graph_module, inputs).output)
