@@ -1,5 +1,7 @@
 """Packages that need not be there."""
 
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -17,6 +19,19 @@ def test_a_missing_extra_is_one_line_that_names_it(monkeypatch: pytest.MonkeyPat
         extras.need("timm")
     monkeypatch.undo()
     assert extras.need("tensorboard").__name__ == "tensorboard"
+
+
+def test_networks_of_torchvision_and_timm_are_found_by_module_and_name() -> None:
+    """In a process that has imported neither: a torchvision for other devices than torch's would stop there."""
+    if not all(map(extras.present, ("torchvision", "timm"))):
+        pytest.skip("needs the extra vision")
+    names = ["torchvision.models:mobilenet_v2", "timm.models.resnet:resnet18"]
+    ask = (
+        "import torch, activeprune as ap\n"
+        f"print([ap.build(name, 7).eval()(torch.zeros(1, 3, 32, 32)).shape[1] for name in {names}])"
+    )
+    asked = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True)
+    assert asked.stdout == "[7, 7]\n"
 
 
 def test_extras_are_declared() -> None:

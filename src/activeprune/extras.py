@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -31,6 +32,7 @@ def present(package: str) -> bool:
     return find_spec(package) is not None
 
 
+@cache
 def repair_torchvision() -> None:
     """Lets a CUDA build of torchvision be imported beside a CPU build of torch.
 

@@ -8,12 +8,13 @@ from tests.cli.makers import SMALL, Captured
 
 def test_progress_in_a_log_is_one_line_an_epoch(tmp_path: Path, capsys: Captured) -> None:
     arguments = [argument for argument in SMALL if argument != "--quiet"]
-    assert main(["run", "smoke", "--out", str(tmp_path / "run"), *arguments, "--csv", "--tensorboard"]) == 0
+    out = tmp_path / "my run"
+    assert main(["run", "smoke", "--out", str(out), *arguments, "--csv", "--tensorboard"]) == 0
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "5 steps to do"
     assert sum(" epoch 1/1 loss " in line for line in lines) == 3
     assert lines[-2].endswith("0 left")
-    assert lines[-1] == f"results are in {tmp_path / 'run'}: activeprune report {tmp_path / 'run'} prints them again"
+    assert lines[-1] == f"results are in {out}: activeprune report '{out}' prints them again"
     assert any("train after cycle 1, λ 80.0%" in line for line in lines)
-    assert len((tmp_path / "run" / "rows.csv").read_text().splitlines()) == 5
-    assert len(list((tmp_path / "run" / "tensorboard").glob("*/events*"))) == 3
+    assert len((out / "rows.csv").read_text().splitlines()) == 5
+    assert len(list((out / "tensorboard").glob("*/events*"))) == 3

@@ -116,3 +116,22 @@ def test_a_store_that_is_a_file_is_one_line(tmp_path: Path, capsys: Captured) ->
     (tmp_path / "file").write_text("")
     error = refused(["run", "smoke", "--out", str(tmp_path / "run"), "--store", str(tmp_path / "file"), *SMALL], capsys)
     assert str(tmp_path / "file") in error
+
+
+def test_a_network_beside_the_study_is_found_here_by_helpers_and_later_from_elsewhere(tmp_path: Path) -> None:
+    """By the installed command, which does not look into its folder by itself."""
+    (tmp_path / "beside.py").write_text(
+        "from torch import nn\n"
+        "def build(num_classes, in_channels=1, width=4):\n"
+        "    return nn.Sequential(nn.Flatten(), nn.Linear(64, width), nn.ReLU(), nn.Linear(width, num_classes))\n"
+    )
+    (tmp_path / "own.yaml").write_text("extends: smoke\nnetwork: {name: 'beside:build', width: 5}\ndata: digits\n")
+    command = str(Path(sys.executable).parent / "activeprune")
+    small = ["--set", "variants=plain", "--set", "cycles=1", "--set", "seeds=2", "--processes", "2"]
+    for arguments, folder in (
+        (["run", "own.yaml", *small], tmp_path),
+        (["report", str(tmp_path / "runs" / "own"), "--no-page"], tmp_path.parent),
+    ):
+        done = subprocess.run([command, *arguments], cwd=folder, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert "plain" in done.stdout

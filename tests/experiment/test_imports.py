@@ -9,6 +9,16 @@ import activeprune as ap
 from activeprune.experiment.imports import import_all
 
 
+def test_a_folder_is_looked_into_behind_all_others_where_no_module_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = [*sys.path]
+    monkeypatch.setattr(sys, "path", [*before])
+    for _ in range(2):
+        import_all([], str(tmp_path))
+        assert sys.path == [*before, str(tmp_path)]
+
+
 def test_modules_of_ones_own_are_found_in_their_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "own_module_of_a_test.py").write_text("here = __file__\n")
     (tmp_path / "own_module_that_leaves.py").write_text("raise SystemExit('no')\n")

@@ -83,6 +83,15 @@ def test_a_training_that_fails_before_the_rewind_epoch_ends_the_run(tmp_path: Pa
     assert [row["accuracy"] for row in run.rows()] == [None, None]
 
 
+@pytest.mark.parametrize(("epochs", "rewind_epoch"), [("9it", 2), ("10it", 2), ("9it", 6)])
+def test_rewinding_to_the_end_of_some_iterations_is_refused(tmp_path: Path, epochs: str, rewind_epoch: int) -> None:
+    """Five of which are an epoch: a study cannot know that, but the first training does."""
+    late = {"data.limit": 200, "batch": 32, "chain": "rewind", "variants": ["plain"]}
+    says = f"rewind_epoch = {rewind_epoch}: a training of {epochs}, which has 2 epochs here, needs an earlier one"
+    with pytest.raises(ap.InputError, match=says):
+        go(tmp_path, epochs=epochs, rewind_epoch=rewind_epoch, **late)
+
+
 def test_a_pruning_that_fails_is_named_and_the_other_seeds_go_on(tmp_path: Path) -> None:
     """All weights but a few are excluded, so that the second cycle finds nothing left to prune."""
     changes = {**TINY, "variants": ["plain"], "seeds": 2, "cycles": 2, "include": "conv", "p": 0.999, "q": 0.0}

@@ -21,9 +21,11 @@ from activeprune.report.rates import dead_table, start_table
 from activeprune.report.report import Report
 from activeprune.report.sweeps import sweep_tables
 from activeprune.report.tables import accuracy_table, paper_table, section
+from activeprune.report.trainings import Reported
 from tests.report import synthetic
 from tests.report.makers import made
 
+ONE = {"cycles": 2, "report_cycles": [2]}
 TWO = {"cycles": 4, "report_cycles": [2, 4]}
 VALUES = {
     **{(variant, 0): [91.5, 91.7, 91.9] for variant in ("plain", "plain_rewind", "ap_lite", "ap_pro")},
@@ -197,6 +199,40 @@ def test_a_pair_is_fair_if_both_go_on_from_the_weights_that_were_pruned_or_neith
         assert fair == (goes_on[variant] == goes_on[against])
     for variant in ("ap_lite", "ap_pro", "no_rewind", "solo"):
         assert ((variant, "plain_rewind") in found) == (goes_on[variant] == goes_on["plain_rewind"])
+
+
+def test_a_pair_of_other_learning_rates_or_another_density_is_not_fair() -> None:
+    """The plan retrains `plain` as `retrain` says and `no_rewind` with the full schedule; Algorithm 2 as printed prunes
+    less in a cycle.
+    """
+    few = {"variants": ["plain", "plain_rewind", "ap_lite_literal", "no_rewind"], "seeds": 1, **ONE}
+    for retrain, rates in (("full", ""), ("finetune", "full schedule, plain with finetune")):
+        run = made("smoke", {}, **few, retrain=retrain)
+        found = {(one.variant, one.against): one.unfair for one in comparisons(run)}
+        assert found.keys() == {("ap_lite_literal", "plain"), ("no_rewind", "plain")}
+        assert found["no_rewind", "plain"].endswith(rates)
+        assert bool(found["no_rewind", "plain"]) == bool(rates)
+    run = made("smoke", {}, **few, chain="rewind")
+    found = {(one.variant, one.against): one.unfair for one in comparisons(run)}
+    assert found["ap_lite_literal", "plain"] == "not the same λ"
+
+
+def test_a_network_of_another_density_is_not_shown_under_that_of_its_column() -> None:
+    def change(training: Reported) -> Reported:
+        other = (training.variant, training.cycle) == ("ap_lite_literal", 2)
+        return replace(training, density=0.66) if other else training
+
+    run = synthetic.run("table1", change, seeds=3, variants=["plain", "ap_lite_literal"], **ONE)
+    for make in (dead_table, start_table):
+        table = make(run)
+        assert table is not None
+        found = [(plain(variant), plain(density)) for variant, density, *_ in table.rows]
+        assert found == [
+            (v, d) for v in run.study.variants for d in ("100.0 %", "64.0 %" if v == "plain" else "66.0 %")
+        ]
+    assert [one["density"] for one in dead_table(run).records] == [1.0, 0.8**2, 1.0, 0.66]
+    (row,) = relative_table(run).rows
+    assert plain(row[1]).endswith(" at λ 66.0 %")
 
 
 def test_effort_is_told_by_variant_and_in_all(run: Gathered) -> None:

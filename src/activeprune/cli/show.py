@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated
 
 import typer
+from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -15,6 +16,7 @@ from rich.text import Text
 from ..report import layout
 
 LOG_WIDTH = 120  # columns of a table that goes to a file or a pipe
+GAP = 2  # between two columns
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
@@ -35,16 +37,44 @@ def visible(text: str) -> str:
 
 
 def print_table(rows: Iterable[Mapping[str, str | Text]], title: str | None = None) -> None:
-    """One row a line, under the names of the first row's columns."""
-    rows = list(rows)
+    """One row a line, under the names of the first row's columns; of too many columns, some below the others."""
+    texts = [{name: _as_text(value) for name, value in row.items()} for row in rows]
     if title is not None:
         print(visible(title))
-    table = Table(box=None, pad_edge=False)
-    for column in rows[0]:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*(value if isinstance(value, Text) else visible(value) for value in row.values()))
-    print_rich(table)
+    for columns in _blocks(texts, _console().width):
+        table = Table(box=None, pad_edge=False)
+        for column in columns:
+            table.add_column(column, overflow="fold")
+        for row in texts:
+            table.add_row(*(row[column] for column in columns))
+        print_rich(table)
+
+
+def _blocks(rows: Sequence[Mapping[str, Text]], width: int) -> Iterator[list[str]]:
+    """All columns, as long as lines can be broken between words; else as many as fit, each time behind the first.
+
+    Where one does not fit even by itself, breaking them is all that is left.
+    """
+    first, *others = rows[0]
+    cells = {name: [Text(name), *(row[name] for row in rows)] for name in rows[0]}
+    words = [max(cell_len(word) for one in column for word in one.plain.split() or [""]) for column in cells.values()]
+    wide = {name: max(one.cell_len for one in column) + GAP for name, column in cells.items()}
+    widest = wide[first] + max((wide[name] for name in others), default=0)
+    if sum(words) + GAP * len(others) <= width or widest > width:
+        yield [first, *others]
+        return
+    block, left = [first], width - wide[first]
+    for name in others:
+        if wide[name] > left and len(block) > 1:
+            yield block
+            block, left = [first], width - wide[first]
+        block.append(name)
+        left -= wide[name]
+    yield block
+
+
+def _as_text(value: str | Text) -> Text:
+    return value if isinstance(value, Text) else Text(visible(value))
 
 
 def show_table(table: layout.Table) -> None:
@@ -62,4 +92,8 @@ def _styled(cell: layout.Cell) -> Text:
 
 def print_rich(thing: RenderableType) -> None:
     """As wide as the terminal, or as a log."""
-    Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else LOG_WIDTH).print(thing)
+    _console().print(thing)
+
+
+def _console() -> Console:
+    return Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else LOG_WIDTH)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -99,7 +100,7 @@ def run(
     for line in (*of_prunings, *of_trainings):
         print(f"failed: {line}", file=sys.stderr)
     if not quiet:
-        print(f"results are in {job.out}: activeprune report {job.out} prints them again", file=sys.stderr)
+        print(f"results are in {job.out}: activeprune report {quote(str(job.out))} prints them again", file=sys.stderr)
     return 1 if outcome.failed or of_trainings or outcome.blocked else 0
 
 

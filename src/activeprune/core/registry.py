@@ -48,12 +48,16 @@ class Registry(Mapping[str, T], Generic[T]):
 
     An installed package may offer more through entry points of the group `group`: the module is imported when
     one of its names is first asked for, and registers it by itself or is a function to be registered under it.
+    `prepare` is called before a stranger's module is imported.
     """
 
-    def __init__(self, kind: str, group: str, make: Callable[..., T]) -> None:
+    def __init__(
+        self, kind: str, group: str, make: Callable[..., T], prepare: Callable[[], None] = lambda: None
+    ) -> None:
         self.kind = kind
         self.group = group
         self._make = make
+        self._prepare = prepare
         self._known: dict[str, T] = {}
         self._origin: dict[str, str] = {}
 
@@ -89,6 +93,7 @@ class Registry(Mapping[str, T], Generic[T]):
             return self[name]
         module, _, attribute = name.partition(":")
         try:
+            self._prepare()
             function = getattr(import_module(module), attribute)
         except Exception as error:  # whatever a stranger's module does when it is imported
             raise InputError(f"{self.kind} {name!r} cannot be imported: {type(error).__name__}: {error}") from error
@@ -108,6 +113,7 @@ class Registry(Mapping[str, T], Generic[T]):
     def _load(self, point: EntryPoint) -> None:
         where = f"{self.kind} {point.name!r} of the installed package behind {point.value!r}"
         try:
+            self._prepare()
             loaded = point.load()
         except Exception as error:  # whatever a stranger's module does when it is imported
             raise InputError(f"{where} cannot be imported: {type(error).__name__}: {error}") from error

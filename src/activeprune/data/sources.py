@@ -12,6 +12,7 @@ from typing import Any, ClassVar, TypeVar
 
 from ..core.errors import InputError
 from ..core.registry import Registered, Registry, check_options
+from ..extras import repair_torchvision
 from .images import Dataset, Images, Outline
 
 Loader = TypeVar("Loader", bound=Callable[..., Dataset])
@@ -32,7 +33,7 @@ class Source(Registered):
             raise InputError(f"data set {self.name!r}: its loader must take path")
 
 
-DATASETS: Registry[Source] = Registry("data set", "activeprune.data", make=Source)
+DATASETS: Registry[Source] = Registry("data set", "activeprune.data", Source, repair_torchvision)
 
 
 def dataset(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from ..core.errors import InputError
+from ..extras import repair_torchvision
 
 _asked: list[str] = []  # of this process; its helpers read what is written down
 
@@ -42,12 +43,18 @@ def import_asked_for(saved: Mapping[str, Any], file: Path) -> Imports:
 
 
 def import_all(modules: Iterable[str], folder: str = "") -> None:
-    """Imports modules; also from a folder, which the installed command does not look into by itself."""
+    """Imports modules; also from a folder, which the installed command does not look into by itself.
+
+    Without modules, what is named as `module:function` is still looked for there, behind all other places.
+    """
+    modules = list(modules)
+    if folder not in sys.path:
+        sys.path.insert(0 if modules else len(sys.path), folder)
+    if modules:
+        repair_torchvision()
     for module in modules:
         if module.endswith(".py"):
             raise InputError(f"--import {module}: a module is needed, not a file: {Path(module).stem}")
-        if folder not in sys.path:
-            sys.path.insert(0, folder)
         try:
             import_module(module)
         except (Exception, SystemExit) as error:  # whatever a stranger's module does when it is imported

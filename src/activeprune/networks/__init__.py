@@ -14,6 +14,7 @@ from torch import nn
 
 from ..core.errors import InputError, unknown, whole
 from ..core.registry import Registered, Registry, check_options, import_files_of
+from ..extras import repair_torchvision
 
 Init = Literal["kaiming_normal", "native"]
 Builder = TypeVar("Builder", bound=Callable[..., nn.Module])
@@ -28,13 +29,13 @@ class Network(Registered):
     version: int = 1  # counted up when it becomes another network: results are kept by it
 
     def __post_init__(self) -> None:
-        if "num_classes" not in {parameter.name for parameter in self.parameters()}:
+        if not any(given.name == "num_classes" or given.kind is given.VAR_KEYWORD for given in self.parameters()):
             raise InputError(f"network {self.name!r}: its builder must take num_classes")
         if self.init not in get_args(Init):
             raise unknown("init", self.init, get_args(Init))
 
 
-NETWORKS: Registry[Network] = Registry("network", "activeprune.networks", make=Network)
+NETWORKS: Registry[Network] = Registry("network", "activeprune.networks", Network, repair_torchvision)
 
 
 def network(name: str, *, init: Init = "native", version: int = 1) -> Callable[[Builder], Builder]:

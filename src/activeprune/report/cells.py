@@ -60,8 +60,14 @@ def cell_text(run: Gathered, variant: str, cycle: int) -> str:
     text = mean_std(found)
     if found.seeds < len(trainings):
         text += f" ({found.seeds} of {len(trainings)}{f', {failed} failed' if failed else ''})"
-    own, first = run.density(variant, cycle), run.density(run.study.variants[0], cycle)
-    return text if own is None or first is None or own == first else f"{text} at λ {percent(own)}"
+    other = other_density(run, variant, cycle)
+    return text if other is None else f"{text} at λ {other}"
+
+
+def other_density(run: Gathered, variant: str, cycle: int) -> str | None:
+    """λ of a cell where it is not the column's."""
+    own = run.density(variant, cycle)
+    return None if own is None or own == run.density_of(cycle) else percent(own)
 
 
 def spread(run: Gathered, variant: str, cycle: int) -> Spread:

@@ -15,8 +15,8 @@ from .trainings import Reported, Trainings, Value
 class Comparison:
     """A variant minus another one at a cycle.
 
-    It is `fair` if both start alike, and so are trained equally long. `relative` is the difference of the means over
-    the other's mean.
+    It is `fair` if both start alike, and so are trained equally long, at the same learning rates and λ; else `unfair`
+    says what differs. `relative` is the difference of the means over the other's mean.
     """
 
     variant: str
@@ -25,7 +25,12 @@ class Comparison:
     densities: tuple[float | None, float | None]
     paired: Paired
     relative: float | None
-    fair: bool
+    unfair: str
+
+    @property
+    def fair(self) -> bool:
+        """Whether nothing differs but what is compared."""
+        return not self.unfair
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -41,13 +46,25 @@ def pairs(study: Study) -> list[tuple[Variant, Variant]]:
         for against in WITHOUT_AP
         if variant not in WITHOUT_AP
         and against in study.variants
-        and (against == "plain" or fair(study, variant, against))
+        and (against == "plain" or not unfair(study, variant, against))
     ]
 
 
-def fair(study: Study, variant: Variant, against: Variant) -> bool:
-    """Whether both are rewound before they are trained, or neither."""
-    return rewinds(study.which_chain, variant) == rewinds(study.which_chain, against)
+def unfair(study: Study, variant: Variant, against: Variant) -> str:
+    """What differs between two variants beside what is pruned; nothing where the comparison is fair."""
+    chain = study.which_chain
+    if rewinds(chain, variant) != rewinds(chain, against):
+        if chain == "reinit":
+            return (
+                "the paper's own comparison; under chain reinit it sets one training from the start against "
+                "two in a row, the second of which goes on from where the first ended"
+            )
+        return "not the same start, since one of the two goes on from trained weights"
+    if variant == "ap_lite_literal":
+        return "not the same λ"
+    if against == "plain" and not rewinds(chain, against) and study.retraining is not study.training:
+        return f"not the same learning rates: {variant} is retrained with the full schedule, plain with {study.retrain}"
+    return ""
 
 
 def accuracy(training: Reported) -> float | None:
@@ -74,7 +91,7 @@ def compared(run: Trainings, variant: Variant, against: Variant, cycle: int, val
         densities=(run.density(variant, cycle), run.density(against, cycle)),
         paired=found,
         relative=relative(found, second),
-        fair=fair(run.study, variant, against),
+        unfair=unfair(run.study, variant, against),
     )
 
 

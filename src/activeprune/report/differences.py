@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ..experiment.plan.study import WITHOUT_AP
-from .cells import bare, columns, density_cell, number_cell
+from .cells import bare, columns, density_cell, number_cell, other_density
 from .comparisons import Comparison
 from .gathering import Gathered
 from .layout import Cell, Origin, Table, cell
@@ -59,26 +59,20 @@ def _table(run: Gathered, made: Sequence[Comparison], name: str, of: str) -> Tab
         title=f"{run.title}: paired differences of {of}",
         head=("difference", "λ", "mean", "95 % interval", "p (t)", "p (Holm)", "p (signs)", "seeds", "verdict"),
         rows=tuple(_paired_cells(run, one, bare(heads[one.cycle])) for one in made),
-        notes=tuple(_notes(run, made)),
+        notes=tuple(_notes(made)),
         records=tuple({"run": run.title, **_flat(one)} for one in made),
     )
 
 
-def _notes(run: Gathered, made: Sequence[Comparison]) -> Iterator[str]:
+def _notes(made: Sequence[Comparison]) -> Iterator[str]:
     yield "differences in percentage points over common seeds; 95 % interval and p of the paired t test"
     if tested := made[0].paired.comparisons:
         yield f"{counted(tested, 'comparison')} tested: p (Holm) is corrected for that"
     yield "p (signs): exact sign-flip test, which asks for symmetric differences only; never below 2 / 2^n with n seeds"
     if fair := _named(one for one in made if one.fair):
         yield f"{fair}: fair, with the same start and the same number of epochs"
-    if other := _named(one for one in made if not one.fair):
-        if run.study.which_chain == "reinit":
-            yield (
-                f"{other}: the paper's own comparison; under chain reinit it sets one training from the start against "
-                "two in a row, the second of which goes on from where the first ended"
-            )
-        else:
-            yield f"{other}: not the same start, since one of the two goes on from trained weights"
+    for why in dict.fromkeys(one.unfair for one in made if not one.fair):
+        yield f"{_named(one for one in made if one.unfair == why)}: {why}"
 
 
 def _paired_cells(run: Gathered, one: Comparison, head: str) -> tuple[Cell, ...]:
@@ -114,7 +108,8 @@ def _flat(one: Comparison) -> dict[str, Any]:
 def _relative_cell(run: Gathered, one: Comparison) -> Cell:
     text = signed(one.relative, 1)
     shown = text if one.relative is None or one.paired.shown else f"({text})"
-    return number_cell(shown, *_sides(run, one))
+    other = other_density(run, one.variant, one.cycle)
+    return number_cell(shown if one.relative is None or other is None else f"{shown} at λ {other}", *_sides(run, one))
 
 
 def _paper_relative(paper: Published | None, variant: str, cycle: int) -> float | None:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from itertools import product
 
 from ..experiment.findings import Spread
-from .cells import bare, columns, density_cell, difference_text, number_cell
+from .cells import bare, columns, density_cell, difference_text, number_cell, other_density
 from .gathering import Gathered
-from .layout import Origin, Table, cell
+from .layout import Cell, Origin, Table, cell
 from .trainings import KINDS, Rates, Reported
 from .wording import mean_std, printed
 
@@ -29,14 +29,15 @@ def dead_table(run: Gathered) -> Table | None:
         rates, started = _spreads(trainings, _after), _spreads(trainings, _before)
         theirs = None if paper is None else paper.spread(variant, cycle)
         ours, source = rates["unit_dynamic"], Origin(run.title, variant, cycle)
-        row = [cell(variant), density_cell(run, variant, cycle, bare(heads[cycle]))]
+        row = [cell(variant), _density(run, variant, cycle, heads[cycle])]
         row += [number_cell(text, source) for text in _texts(rates)]
         if paper is not None:
             row += [cell(printed(theirs)), number_cell(difference_text(ours, theirs), source)]
         rows.append(tuple(row))
         means = {kind: rate.mean for kind, rate in rates.items()}
         means |= {f"start_{kind}": rate.mean for kind, rate in started.items()}
-        records.append({"run": run.title, "variant": variant, "cycle": cycle, **means, "seeds": ours.seeds})
+        where = {"run": run.title, "variant": variant, "cycle": cycle, "density": run.density(variant, cycle)}
+        records.append({**where, **means, "seeds": ours.seeds})
     notes = [COUNTED]
     if paper is not None:
         notes += ["the paper does not say which it counts; the difference is that of units", *paper.notes]
@@ -58,7 +59,7 @@ def start_table(run: Gathered) -> Table | None:
     for variant, (cycle, head) in product(run.study.variants, columns(run).items()):
         source, rates = Origin(run.title, variant, cycle), _spreads(run.of(variant, cycle), _before)
         texts = (number_cell(text, source) for text in _texts(rates))
-        rows.append((cell(variant), density_cell(run, variant, cycle, bare(head)), *texts))
+        rows.append((cell(variant), _density(run, variant, cycle, head), *texts))
     return Table(
         name="start",
         title=f"{run.title}: dead neurons where training starts in %, mean ± standard deviation",
@@ -70,6 +71,13 @@ def start_table(run: Gathered) -> Table | None:
             "where a batch-norm that has seen no image yet changes nothing",
         ),
     )
+
+
+def _density(run: Gathered, variant: str, cycle: int, head: str) -> Cell:
+    """λ of a row: its cycle's, or its own where that is another."""
+    if (other := other_density(run, variant, cycle)) is None:
+        return density_cell(run, variant, cycle, bare(head))
+    return number_cell(other, Origin(run.title, variant, cycle))
 
 
 def _after(training: Reported) -> Rates | None:

@@ -83,6 +83,16 @@ def test_changes_reach_where_they_belong() -> None:
     assert (study.seeds, study.method.name, study.reported) == ((3, 5), "lamp", (1,))
 
 
+def test_a_pattern_needs_no_quotation_marks() -> None:
+    """Though YAML would take it for an alias."""
+    assert assignments(["exclude=*.conv1", "include= *", "device="]) == {
+        "exclude": "*.conv1",
+        "include": "*",
+        "device": "",
+    }
+    assert read_study("smoke", assignments(["exclude=*.conv1"])).exclude == ("*.conv1",)
+
+
 WRONG = [
     ("lrr=0.1", "unknown key 'lrr': did you mean 'lr'?"),
     ("data.limt=5", "unknown option of 'cifar10' 'limt': did you mean 'limit'?"),

@@ -143,7 +143,9 @@ def assignments(texts: Iterable[str]) -> dict[str, Any]:
             raise InputError(f"{text!r} is no assignment: key=value is needed, such as lr=0.1")
         if key.strip() in found:
             raise InputError(f"{key.strip()} is given twice: one value is needed")
-        found[key.strip()] = _from_yaml(value, f"{key} = {value!r} cannot be read as YAML") if value.strip() else value
+        text = value.strip()
+        as_it_is = not text or text.startswith("*")  # *.conv1, say: YAML would take it for an alias, which none may be
+        found[key.strip()] = text if as_it_is else _from_yaml(value, f"{key} = {value!r} cannot be read as YAML")
     return found
 
 

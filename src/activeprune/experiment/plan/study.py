@@ -110,7 +110,7 @@ class Study(Settings):
     movement_from: Literal["start", "rewind"] = "start"
     """Whether AP measures movement from the run's initialisation or from the state at rewind_epoch."""
     retrain: RetrainingSchedule = "full"
-    """The learning rates of a retraining that starts from trained weights."""
+    """The learning rates of plain's retraining, where that starts from trained weights."""
     lr_high: Positive | None = None
     """Of retrain s_cyc."""
 

@@ -108,6 +108,8 @@ class Compute:
 
     def case(self, step: Train, feed: Feed, on_epoch: OnEpoch | None = None) -> Case:
         """What a training starts from; between epochs it leaves a checkpoint every now and then."""
+        steps = step.training.epochs.steps(feed.steps)
+        _check_rewinding(step, -(-steps // feed.steps))
         masks = None if step.masks is None else self.loaded.masks(step.masks)
         saved = time.monotonic()
 
@@ -119,7 +121,7 @@ class Compute:
                     checkpoint().save(self._checkpoint_path(step))
                 saved = time.monotonic()
             if on_epoch is not None:
-                on_epoch(step, epoch, -(-step.training.epochs.steps(feed.steps) // feed.steps))
+                on_epoch(step, epoch, -(-steps // feed.steps))
 
         probe = self._probe(step, feed, masks)
         resume = self._resumable(step, masks)
@@ -234,3 +236,11 @@ class Compute:
             finished=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             seconds=seconds,
         ).as_dict()
+
+
+def _check_rewinding(step: Train, epochs: int) -> None:
+    """Refuses to rewind to the end of a training or behind it, which a study of iterations cannot tell by itself."""
+    wanted = step.first if step.last is None else step.last
+    if wanted >= epochs:
+        counted = f"{step.training.epochs}, which has {epochs} epoch{'s' * (epochs > 1)} here,"
+        raise InputError(f"rewind_epoch = {wanted}: a training of {counted} needs an earlier one")
