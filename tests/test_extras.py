@@ -21,17 +21,24 @@ def test_a_missing_extra_is_one_line_that_names_it(monkeypatch: pytest.MonkeyPat
     assert extras.need("tensorboard").__name__ == "tensorboard"
 
 
-def test_networks_of_torchvision_and_timm_are_found_by_module_and_name() -> None:
+@pytest.mark.parametrize(
+    "ask",
+    [
+        "[ap.build(n, 7) for n in ('torchvision.models:mobilenet_v2', 'timm.models.resnet:resnet18')]",
+        "ap.build('torchvision.models:resnet18', 7)",
+        "activeprune.data.DATASETS.find('torchvision.datasets.folder:find_classes')",
+        "activeprune.experiment.imports.import_all(['torchvision'])",
+    ],
+)
+def test_torchvision_and_timm_are_imported_by_name(ask: str) -> None:
     """In a process that has imported neither: a torchvision for other devices than torch's would stop there."""
     if not all(map(extras.present, ("torchvision", "timm"))):
         pytest.skip("needs the extra vision")
-    names = ["torchvision.models:mobilenet_v2", "timm.models.resnet:resnet18"]
-    ask = (
-        "import torch, activeprune as ap\n"
-        f"print([ap.build(name, 7).eval()(torch.zeros(1, 3, 32, 32)).shape[1] for name in {names}])"
-    )
-    asked = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True)
-    assert asked.stdout == "[7, 7]\n"
+    code = f"import activeprune.data, activeprune.experiment.imports, activeprune as ap\ntry: {ask}\n"
+    code += "except ap.InputError as error: print(error)\n"
+    asked = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    of_no_loader = "data set 'torchvision.datasets.folder:find_classes': its loader must take path\n"
+    assert asked.stdout == (of_no_loader if "DATASETS" in ask else "")
 
 
 def test_extras_are_declared() -> None:

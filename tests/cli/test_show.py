@@ -6,7 +6,7 @@ from activeprune.cli.show import LOG_WIDTH, print_table
 from tests.cli.makers import Captured
 
 
-@pytest.mark.parametrize("columns", [1, 8, 25, 60])
+@pytest.mark.parametrize("columns", [1, 7, 8, 9, 14, 25, 60])
 def test_numbers_of_many_columns_are_not_broken(columns: int, capsys: Captured) -> None:
     """What does not fit stands below, behind the first column, in the same order."""
     heads = [f"λ {cycle}.00 %" for cycle in range(columns)]

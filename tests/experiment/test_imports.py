@@ -6,17 +6,24 @@ from pathlib import Path
 import pytest
 
 import activeprune as ap
+from activeprune.core import registry
 from activeprune.experiment.imports import import_all
 
 
-def test_a_folder_is_looked_into_behind_all_others_where_no_module_is_asked_for(
+def test_a_folder_is_looked_into_last_and_only_for_what_is_named_by_module_and_function(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (tmp_path / "own_network_of_a_test.py").write_text("def build(num_classes): return None\n")
     before = [*sys.path]
     monkeypatch.setattr(sys, "path", [*before])
+    monkeypatch.setattr(registry, "_folders", [])
+    import_all([], str(tmp_path))
+    ap.build("resnet8")
+    assert sys.path == before
     for _ in range(2):
-        import_all([], str(tmp_path))
+        ap.build("own_network_of_a_test:build")
         assert sys.path == [*before, str(tmp_path)]
+    sys.modules.pop("own_network_of_a_test")
 
 
 def test_modules_of_ones_own_are_found_in_their_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

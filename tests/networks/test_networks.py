@@ -95,6 +95,7 @@ def test_mistakes_are_named() -> None:
         (lambda: ap.build("vit_b16", resolution=100), "resolution = 100: ViT-B/16 needs a multiple of 16"),
         (lambda: initial("resnet8", 10, 0, 0, init="kaiming"), "unknown init 'kaiming'"),
         (lambda: initial("resnet50", 10, 0, 0, init="kaiming_normal", pretrained=True), "would discard them"),
+        (lambda: initial("resnet50", 10, 0, 0, init="kaiming_normal", weights="DEFAULT"), "would discard them"),
         (lambda: network("x", init="zeros")(lambda num_classes: nn.Linear(1, 1)), "unknown init 'zeros'"),
     ]:
         with pytest.raises(ap.InputError, match=says):

@@ -34,6 +34,12 @@ def small(num_classes: int = 2, in_channels: int = 2, dropout: float = 0.0) -> n
     return nn.Sequential(convolution, nn.BatchNorm2d(6), nn.ReLU(), *head)
 
 
+def loading(num_classes: int = 2, in_channels: int = 2, weights: str | None = None) -> nn.Module:
+    """As torchvision's builders do, which load weights by name."""
+    assert weights is None
+    return small(num_classes, in_channels)
+
+
 def frozen(num_classes: int = 2, in_channels: int = 2) -> nn.Module:
     return small(num_classes, in_channels).requires_grad_(False)
 

@@ -100,6 +100,10 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         state.capturing = True
         try:
             yield
+        except RuntimeError as error:
+            if not isinstance(error, torch.cuda.OutOfMemoryError):
+                raise RuntimeError("operation failed due to a previous error during capture")  # noqa: B904
+            raise
         finally:
             state.capturing = False
             if state.apart:
@@ -273,6 +277,15 @@ def test_recorded_evaluations_that_give_other_numbers_are_not_used(off: str) -> 
     assert [line.partition(" gives ")[2] for line in engine.told] == [
         "other numbers when it is replayed; it is launched, the slower way"
     ]
+
+
+def test_an_evaluation_before_the_first_step_is_not_recorded() -> None:
+    """There may be more lanes later."""
+    engine = Here(FULL)
+    first = engine.score([engine.lane(case(FULL, 3))])
+    assert engine._evaluation_graph is None
+    both = engine.score([*engine._lanes, engine.lane(case(FULL, 4))])
+    assert both[0] == first[0] != both[1]
 
 
 def test_an_evaluation_that_gives_no_numbers_is_not_what_a_recording_is_held_against() -> None:

@@ -65,6 +65,10 @@ WRONG = [
     ({"mean": [0.5, 0.5], "std": [0.5]}, "one number a channel"),
     ({"std": [0.0], "mean": [0.0]}, "more than 0 is needed"),
     ({"network": {"name": "vit_b16", "pretrained": True}, "init": "kaiming_normal"}, "would discard them"),
+    (
+        {"network": {"name": "tests.training.makers:loading", "weights": "ALL"}, "init": "kaiming_normal"},
+        "would discard",
+    ),
     ({"init": "xavier"}, "(known: kaiming_normal, native)"),
     ({"data": {"name": "digits", "limit": 1}}, "data.limit = 1"),
     ({"augment": "flip_crop"}, "crop_flip, none"),

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated
 
 import typer
-from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -51,16 +50,15 @@ def print_table(rows: Iterable[Mapping[str, str | Text]], title: str | None = No
 
 
 def _blocks(rows: Sequence[Mapping[str, Text]], width: int) -> Iterator[list[str]]:
-    """All columns, as long as lines can be broken between words; else as many as fit, each time behind the first.
+    """All columns, or as many as fit, each time behind the first.
 
-    Where one does not fit even by itself, breaking them is all that is left.
+    Only where that one tells rows apart and the others are short, numbers say; else lines are broken.
     """
     first, *others = rows[0]
-    cells = {name: [Text(name), *(row[name] for row in rows)] for name in rows[0]}
-    words = [max(cell_len(word) for one in column for word in one.plain.split() or [""]) for column in cells.values()]
-    wide = {name: max(one.cell_len for one in column) + GAP for name, column in cells.items()}
-    widest = wide[first] + max((wide[name] for name in others), default=0)
-    if sum(words) + GAP * len(others) <= width or widest > width:
+    wide = {name: max(Text(name).cell_len, *(row[name].cell_len for row in rows)) + GAP for name in rows[0]}
+    told_apart = len({row[first].plain for row in rows}) == len(rows)
+    short = all(wide[name] <= width // 3 for name in others)
+    if sum(wide.values()) - GAP <= width or not (told_apart and short):
         yield [first, *others]
         return
     block, left = [first], width - wide[first]

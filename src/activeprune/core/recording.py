@@ -24,8 +24,10 @@ def recorded_by(graph: torch.cuda.CUDAGraph, device: torch.device) -> Iterator[N
                 torch.cuda.graph(graph, capture_error_mode="thread_local"),
             ):
                 yield
-        except RuntimeError:
+        except RuntimeError as error:
             # a capture that was broken off leaves torch's generator in the belief that it goes on; a copy has none
             generator = torch.cuda.default_generators[device.index or 0]
             generator.graphsafe_set_state(generator.clone_state())
-            raise
+            while isinstance(error.__context__, RuntimeError):  # ending it told of another error
+                error = error.__context__
+            raise error

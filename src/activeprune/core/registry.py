@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -41,6 +42,14 @@ class Registered:
 
 
 T = TypeVar("T", bound=Registered)
+
+_folders: list[str] = []  # where modules of strangers may be, too
+
+
+def look_in(folder: str) -> None:
+    """From now on `package.module:function` is looked for in a folder, too, behind all other places."""
+    if folder not in _folders:
+        _folders.append(folder)
 
 
 class Registry(Mapping[str, T], Generic[T]):
@@ -94,6 +103,7 @@ class Registry(Mapping[str, T], Generic[T]):
         module, _, attribute = name.partition(":")
         try:
             self._prepare()
+            sys.path.extend(folder for folder in _folders if folder not in sys.path)
             function = getattr(import_module(module), attribute)
         except Exception as error:  # whatever a stranger's module does when it is imported
             raise InputError(f"{self.kind} {name!r} cannot be imported: {type(error).__name__}: {error}") from error

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from ..core.errors import InputError
+from ..core.registry import look_in
 from ..extras import repair_torchvision
 
 _asked: list[str] = []  # of this process; its helpers read what is written down
@@ -43,18 +44,16 @@ def import_asked_for(saved: Mapping[str, Any], file: Path) -> Imports:
 
 
 def import_all(modules: Iterable[str], folder: str = "") -> None:
-    """Imports modules; also from a folder, which the installed command does not look into by itself.
+    """Imports modules from a folder, which the installed command does not look into by itself, or from elsewhere.
 
-    Without modules, what is named as `module:function` is still looked for there, behind all other places.
+    What is named as `package.module:function` is then looked for there, too.
     """
-    modules = list(modules)
-    if folder not in sys.path:
-        sys.path.insert(0 if modules else len(sys.path), folder)
-    if modules:
-        repair_torchvision()
+    look_in(folder)
     for module in modules:
         if module.endswith(".py"):
             raise InputError(f"--import {module}: a module is needed, not a file: {Path(module).stem}")
+        repair_torchvision()
+        sys.path[:] = [folder, *(place for place in sys.path if place != folder)]
         try:
             import_module(module)
         except (Exception, SystemExit) as error:  # whatever a stranger's module does when it is imported

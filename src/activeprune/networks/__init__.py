@@ -17,6 +17,7 @@ from ..core.registry import Registered, Registry, check_options, import_files_of
 from ..extras import repair_torchvision
 
 Init = Literal["kaiming_normal", "native"]
+LOADING = ("pretrained", "weights")  # options that let a builder load somebody's weights, with us and with torchvision
 Builder = TypeVar("Builder", bound=Callable[..., nn.Module])
 
 

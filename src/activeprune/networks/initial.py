@@ -12,7 +12,7 @@ from torch.nn.modules.conv import _ConvNd
 
 from ..core.errors import InputError, unknown
 from ..core.randomness import generator, stable_seed, torchs_own
-from . import NETWORKS, Init, build
+from . import LOADING, NETWORKS, Init, build
 
 
 def initial(name: str, num_classes: int, seed: int, cycle: int, init: Init | None = None, **options: Any) -> nn.Module:
@@ -28,7 +28,7 @@ def initial(name: str, num_classes: int, seed: int, cycle: int, init: Init | Non
     chosen = NETWORKS.find(name).init if init is None else init
     if chosen not in get_args(Init):
         raise unknown("init", chosen, get_args(Init))
-    if options.get("pretrained") and chosen != "native":
+    if any(map(options.get, LOADING)) and chosen != "native":
         raise InputError(f"pretrained weights and init = {chosen!r}: drawing new ones would discard them")
     with torchs_own, torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(stable_seed(seed, "init", cycle))

@@ -65,8 +65,10 @@ def cell_text(run: Gathered, variant: str, cycle: int) -> str:
 
 
 def other_density(run: Gathered, variant: str, cycle: int) -> str | None:
-    """λ of a cell where it is not the column's."""
-    own = run.density(variant, cycle)
+    """λ of a cell where it is not the column's; as it will be, where nothing is trained yet."""
+    own, planned = run.density(variant, cycle), run.planned(variant, cycle)
+    if own is None and planned != run.planned(run.study.variants[0], cycle):
+        own = planned
     return None if own is None or own == run.density_of(cycle) else percent(own)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from statistics import fmean
 from typing import Any
@@ -46,25 +47,33 @@ def pairs(study: Study) -> list[tuple[Variant, Variant]]:
         for against in WITHOUT_AP
         if variant not in WITHOUT_AP
         and against in study.variants
-        and (against == "plain" or not unfair(study, variant, against))
+        and (against == "plain" or not unfair(study, variant, against, 1))
     ]
 
 
-def unfair(study: Study, variant: Variant, against: Variant) -> str:
-    """What differs between two variants beside what is pruned; nothing where the comparison is fair."""
+def unfair(study: Study, variant: Variant, against: Variant, cycle: int) -> str:
+    """What differs between two variants at a cycle beside what is pruned; nothing where the comparison is fair."""
+    return "; ".join(_differing(study, variant, against, cycle))
+
+
+def _differing(study: Study, variant: Variant, against: Variant, cycle: int) -> Iterator[str]:
     chain = study.which_chain
+    same_rates = study.retraining is study.training or against != "plain" or rewinds(chain, against)
     if rewinds(chain, variant) != rewinds(chain, against):
         if chain == "reinit":
-            return (
-                "the paper's own comparison; under chain reinit it sets one training from the start against "
+            whose = "the paper's own comparison; " if same_rates else ""
+            yield (
+                f"{whose}under chain reinit it sets one training from the start against "
                 "two in a row, the second of which goes on from where the first ended"
             )
-        return "not the same start, since one of the two goes on from trained weights"
+        else:
+            yield "not the same start, since one of the two goes on from trained weights"
+    elif (chain, variant) == ("continue", "ap_pro") and cycle > 1:
+        yield f"from cycle 2 on not the same start, which of {variant} is always the first weights"
     if variant == "ap_lite_literal":
-        return "not the same λ"
-    if against == "plain" and not rewinds(chain, against) and study.retraining is not study.training:
-        return f"not the same learning rates: {variant} is retrained with the full schedule, plain with {study.retrain}"
-    return ""
+        yield "not the same λ"
+    if not same_rates:
+        yield f"not the same learning rates: {against} is retrained with {study.retrain}"
 
 
 def accuracy(training: Reported) -> float | None:
@@ -91,7 +100,7 @@ def compared(run: Trainings, variant: Variant, against: Variant, cycle: int, val
         densities=(run.density(variant, cycle), run.density(against, cycle)),
         paired=found,
         relative=relative(found, second),
-        unfair=unfair(run.study, variant, against),
+        unfair=unfair(run.study, variant, against, cycle),
     )
 
 

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
-from typing import Any
+from typing import Any, cast
 
 from ..experiment.findings import GRANULARITIES, PARTS, Row, dead_of, how_failed, summaries
 from ..experiment.plan import behind, is_whole_training
 from ..experiment.plan.chains import cells, planned_density
-from ..experiment.plan.study import Study
+from ..experiment.plan.study import Study, Variant
 
 KINDS = tuple(product(GRANULARITIES, PARTS))  # of dead neurons
 Rates = dict[str, Any]  # of `DeadNeurons.as_dict`
@@ -131,10 +131,17 @@ class Trainings:
         return next((one.density for one in self.of(variant, cycle).values() if one.density is not None), None)
 
     def density_of(self, cycle: int) -> float:
-        """λ of a cycle, of the first variant that has one: as it is, or as it will be but for rounding."""
-        found = (self.density(variant, cycle) for variant in self.study.variants)
-        known = next((one for one in found if one is not None), None)
-        return planned_density(self.study, self.study.variants[0], cycle) if known is None else known
+        """λ of a cycle, that of the first variant: as it is, or as it will be but for rounding."""
+        first = self.study.variants[0]
+        alike = (
+            variant for variant in self.study.variants if self.planned(variant, cycle) == self.planned(first, cycle)
+        )
+        known = (self.density(variant, cycle) for variant in alike)
+        return next((one for one in known if one is not None), self.planned(first, cycle))
+
+    def planned(self, variant: str, cycle: int) -> float:
+        """λ of a cell as it will be, but for rounding; equal where variants prune equally much."""
+        return planned_density(self.study, cast(Variant, variant), cycle)
 
     def work_of(self, variant: str) -> list[Work]:
         """What a variant's numbers rest on; a training that several variants need is counted for each of them."""

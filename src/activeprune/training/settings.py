@@ -16,7 +16,7 @@ from ..data import DATASETS, Augmentation, Batching, Dataset, Feed, Normalisatio
 from ..data import feed as feed_of
 from ..data import outline as outline_of
 from ..machine import device as usable_device
-from ..networks import NETWORKS, Init, build
+from ..networks import LOADING, NETWORKS, Init, build
 from ..networks.initial import initial
 from .checked import Choice, Count, Number, Positive, Scalar, Settings, Share
 from .duration import Duration, Length
@@ -36,12 +36,12 @@ class NetworkChoice(Choice):
     @property
     def pretrained(self) -> bool:
         """Whether its weights are somebody's."""
-        return bool(dict(self.options).get("pretrained"))
+        return any(value for name, value in self.options if name in LOADING)
 
     @property
     def without_weights(self) -> dict[str, Any]:
         """The options that it is built with where weights do not matter."""
-        return {name: value for name, value in self.options if name != "pretrained"}
+        return {name: value for name, value in self.options if name not in LOADING}
 
 
 class DataChoice(Choice):
