@@ -194,10 +194,14 @@ def test_a_lack_of_memory_in_a_capture_comes_out(
 def test_a_step_that_cannot_be_recorded_is_left_to_another_engine() -> None:
     """One that asks for the value of a tensor, say."""
     chosen = FULL.model_copy(update={"network": training(network="tests.training.test_captured:reading").network})
-    with pytest.raises(
-        EngineUnavailable, match=r"reading cannot be recorded \(operation not permitted .* capturing\)$"
-    ):
+    says = r"reading cannot be recorded \(operation not permitted .* capturing\)$"
+    with pytest.raises(EngineUnavailable, match=says):
         train_together(chosen, [case(chosen, 0)], Here(chosen))
+    try:
+        raise EngineUnavailable("of another engine, while which this one is tried")
+    except EngineUnavailable:
+        with pytest.raises(EngineUnavailable, match=says):
+            train_together(chosen, [case(chosen, 0)], Here(chosen))
 
 
 def epochs(engine: Captured, *cases: Case) -> list[tuple[Epoch, ...]]:

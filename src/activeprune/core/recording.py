@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -17,6 +18,7 @@ def recorded_by(graph: torch.cuda.CUDAGraph, device: torch.device) -> Iterator[N
     What cannot be recorded, such as waiting for the device, raises RuntimeError, and work goes on as before; torch may
     keep the memory that a recording had before it was broken off.
     """
+    handled = sys.exc_info()[1]  # which is none of its own
     with torchs_own:
         try:
             with (
@@ -28,6 +30,6 @@ def recorded_by(graph: torch.cuda.CUDAGraph, device: torch.device) -> Iterator[N
             # a capture that was broken off leaves torch's generator in the belief that it goes on; a copy has none
             generator = torch.cuda.default_generators[device.index or 0]
             generator.graphsafe_set_state(generator.clone_state())
-            while isinstance(error.__context__, RuntimeError):  # ending it told of another error
-                error = error.__context__
+            while isinstance(error.__context__, RuntimeError) and error.__context__ is not handled:
+                error = error.__context__  # what broke it off, where ending it told of another error
             raise error
