@@ -91,6 +91,9 @@ def test_a_pattern_needs_no_quotation_marks() -> None:
         "device": "",
     }
     assert read_study("smoke", assignments(["exclude=*.conv1"])).exclude == ("*.conv1",)
+    with pytest.raises(ap.InputError, match=r"an alias .* and a pattern in quotation marks: '\*\.conv1'$"):
+        assignments(["exclude=[*.conv1, *.conv2]"])
+    assert assignments(["exclude=['*.conv1', fc]"]) == {"exclude": ["*.conv1", "fc"]}
 
 
 WRONG = [

@@ -233,11 +233,11 @@ class _Loader(yaml.SafeLoader):
     that stands there twice is a slip, not a second thought.
     """
 
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        """Refuses an alias."""
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("an alias (*name) stands in it: write the value itself")
-        return super().compose_node(parent, index)
+    def fetch_alias(self) -> None:
+        """Refuses an alias, and what looks like one."""
+        raise yaml.YAMLError(
+            "an alias (*name) stands in it: write the value itself, and a pattern in quotation marks: '*.conv1'"
+        )
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Refuses a key that is there already."""
