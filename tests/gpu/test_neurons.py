@@ -48,18 +48,16 @@ def test_counts_are_those_of_the_cpu(memory_format: torch.memory_format) -> None
     assert (there.unit, there.channel, there.unattributed) == (here.unit, here.channel, ())
 
 
-def test_adding_a_batch_never_waits_for_the_device() -> None:
+def test_adding_a_batch_never_waits_for_the_device(waiting_is_an_error) -> None:
     model = network().cuda()
     batches = [x.cuda() for x in images()]
     counter = DeadNeuronCounter(model, ap.Masks.dense(model), ap.trace(model, batches[0]))
     counter.add(batches[0])
     torch.cuda.synchronize()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        for batch in batches:
-            counter.add(batch)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
+    waiting_is_an_error()
+    for batch in batches:
+        counter.add(batch)
+    torch.cuda.set_sync_debug_mode("default")
     assert counter.result().samples == 53
 
 

@@ -1,7 +1,5 @@
 """Training on a GPU: the same data and the same arithmetic, and no waiting in a step."""
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 
@@ -13,13 +11,6 @@ from tests.training.makers import by_itself, half, same_result, start_of, traini
 pytestmark = pytest.mark.gpu
 
 FULL = training(augment="crop_flip", nesterov=True, weight_decay=1e-3, clip=1.0, label_smoothing=0.1)
-
-
-@pytest.fixture
-def waiting_is_an_error() -> Iterator[None]:
-    """From the first call of the fixture's value on."""
-    yield lambda: torch.cuda.set_sync_debug_mode("error")
-    torch.cuda.set_sync_debug_mode("default")
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

@@ -8,7 +8,7 @@
 struct Backward {
   const uint4 *gradient, *output;  // at this layer's norm, and this convolution's raw output
   const uint4* input;              // MIDDLE: raw, norm and ReLU are applied here; else a block's joined input
-  const bf16* raw;                 // the raw output whose norm made the input (MIDDLE: the same as input)
+  const bf16* raw;                 // not MIDDLE: the raw output whose norm made the input
   const bf16* residual;            // not MIDDLE: the shortcut's gradient, to be added
   const uint4* weights;
   bf16* input_gradient;             // behind the input's ReLU: the gradient at the norm before it
@@ -40,12 +40,14 @@ struct BackwardShape {
   static constexpr bool DOWNWARDS = STRIDE == 1 && SIDE >= 16;
   static constexpr int UNITS = CIN / 16 * (COUT / 8), NI = UNITS > WARPS ? UNITS / WARPS : 1;
   static constexpr int WARPS_IN = CIN / 16, WARPS_OUT = COUT / (8 * NI), GROUPS = WARPS / (WARPS_IN * WARPS_OUT);
-  static constexpr bool EARLY = CIN < 64;  // what the input gradient's end needs is asked for before its products
+  // What the input gradient's end needs is asked for before its products, where registers have room for it. In MIDDLE
+  // it is the raw input, which stays where it arrived; the next tile's has a second place.
+  static constexpr bool EARLY = CIN < 64 && !MIDDLE;
   static constexpr int COEFFICIENTS = 4 * (3 * COUT + 4 * CIN), SCRATCH = THREADS * 16 + 8 * COUT;
   static constexpr int TILE_BYTES = ALL_ROWS * COLUMNS * PITCH, INPUT_BYTES = INPUT_PIXELS * INPUT_PITCH;
   static constexpr int WEIGHT_BYTES = PLACE == SHARED ? 18 * CIN * COUT : 0;
-  static constexpr int SHARED_BYTES =
-      COEFFICIENTS + SCRATCH + TILE_BYTES + INPUT_BYTES + WEIGHT_BYTES + ALL_ROWS * 2048 + INPUT_CHUNKS * 16;
+  static constexpr int SHARED_BYTES = COEFFICIENTS + SCRATCH + TILE_BYTES + INPUT_BYTES + WEIGHT_BYTES +
+                                      ALL_ROWS * 2048 + (MIDDLE ? 2 : 1) * INPUT_CHUNKS * 16;
   static_assert(M * 16 * WARPS == PIXELS * SPLIT && (IMAGES == 1 || ROWS == SIDE), "whole warps, whole images");
   static_assert(SPLIT == 1 || (SPLIT == Channels<CIN>::GROUPS && !DOWNWARDS && STRIDE == 1), "a warp has a run of 32");
   static_assert(INPUT_CHUNKS % THREADS == 0 && SCRATCH >= WARPS * 8 * CIN, "whole loads, room for a unit's sums");
@@ -57,6 +59,7 @@ template <class L> struct BackwardTile {
   static constexpr int MINE = Channels<L::CIN>::MINE / L::SPLIT;
   const Backward& a;
   u8 *tile, *inputs;
+  const bf16* raw_inputs;    // MIDDLE: before norm and ReLU
   const float* coefficient;  // of the input's norm: scale, shift, mean, 1 / deviation
   Weights<L::COUT, L::CIN, 9, L::PLACE> weights;
   float s1[MINE], s2[MINE];
@@ -83,7 +86,7 @@ template <class L> struct BackwardTile {
       return (image * L::ROWS * 2 + 2 * h + PH) * L::WIDTH + 2 * (q % L::SIDE) + PW;
     };
     auto raw_at = [&](int half, int g) {
-      return load<V>(a.raw + inputs_before + input_pixel(half) * CIN + g * 32 + channel);
+      return load<V>((L::MIDDLE ? raw_inputs : a.raw + inputs_before) + input_pixel(half) * CIN + g * 32 + channel);
     };
     auto residual_at = [&](int half, int g) {
       const bf16* from =
@@ -124,8 +127,8 @@ template <class L> struct BackwardTile {
       for (int half = 0; half < HALVES; half++) {
         const int first = g * 32 + channel;
         const Pack<V> y = L::EARLY ? early_raw[L::EARLY ? half : 0][g] : raw_at(half, g);
-        Pack<V> x, r, out;
-        if (!L::MIDDLE) x = load<V>(reinterpret_cast<const bf16*>(inputs + input_pixel(half) * L::INPUT_PITCH) + first);
+        const Pack<V> x = load<V>(reinterpret_cast<const bf16*>(inputs + input_pixel(half) * L::INPUT_PITCH) + first);
+        Pack<V> r, out;
         if (adds) r = L::EARLY ? early_residual[L::EARLY ? half : 0][g] : residual_at(half, g);
 #pragma unroll
         for (int i = 0; i < V / 2; i++) {
@@ -133,18 +136,10 @@ template <class L> struct BackwardTile {
           const float* sums = acc[half / 2][g * 4 + i];
           float v0 = sums[(half & 1) * 2], v1 = sums[(half & 1) * 2 + 1];
           if (adds) v0 += low(r.pair[i]), v1 += high(r.pair[i]);
-          const float y0 = low(y.pair[i]), y1 = high(y.pair[i]);
-          bool on0, on1;  // whether the ReLU let the value through
-          if (L::MIDDLE) {
-            on0 = y0 * coefficient[c] + coefficient[CIN + c] > 0.f;
-            on1 = y1 * coefficient[c + 1] + coefficient[CIN + c + 1] > 0.f;
-          } else {
-            on0 = low(x.pair[i]) > 0.f, on1 = high(x.pair[i]) > 0.f;
-          }
-          out.pair[i] = pack(on0 ? v0 : 0.f, on1 ? v1 : 0.f);
+          out.pair[i] = pack(v0, v1) & where_positive(x.pair[i]);  // where the ReLU let the value through
           v0 = low(out.pair[i]), v1 = high(out.pair[i]);
-          s1[s] += v0, s2[s] += v0 * (y0 - coefficient[2 * CIN + c]);
-          s1[s + 1] += v1, s2[s + 1] += v1 * (y1 - coefficient[2 * CIN + c + 1]);
+          s1[s] += v0, s2[s] += v0 * (low(y.pair[i]) - coefficient[2 * CIN + c]);
+          s1[s + 1] += v1, s2[s + 1] += v1 * (high(y.pair[i]) - coefficient[2 * CIN + c + 1]);
         }
         store<V>(a.input_gradient + inputs_before + input_pixel(half) * CIN + first, out);
       }
@@ -243,32 +238,43 @@ template <class L> struct BackwardTile {
   }
 };
 
-// A unit's weight gradient, [9][COUT / 8][CIN / 16][lane][4]: as the products leave it, so that a warp writes 512 bytes
-// at once. Groups add up in turn, in shared memory. Behind the `first` unit of a run, the sum is added to what this very
-// thread has put there, so the order is fixed; a reduction, since nothing waits for it as it would for the old value.
+// What a warp has of a unit's weight gradient, with what there was `before` it, to [9][COUT / 8][CIN / 16][lane][4]: as
+// the products leave it, so that a warp writes 512 bytes at once
+template <class L, bool ADD>
+DEVICE void put_weight_sums(const float (&acc)[9][L::NI][4], const float4* before, float4* to) {
+#pragma unroll
+  for (int tap = 0; tap < 9; tap++)
+#pragma unroll
+    for (int n = 0; n < L::NI; n++) {
+      const int at = (tap * (L::COUT / 8) + n) * L::WARPS_IN * 32;
+      float4 v = make_float4(acc[tap][n][0], acc[tap][n][1], acc[tap][n][2], acc[tap][n][3]);
+      if (before) v.x += before[at].x, v.y += before[at].y, v.z += before[at].z, v.w += before[at].w;
+      if (ADD)
+        add_in_memory(to + at, v);
+      else
+        to[at] = v;
+    }
+}
+
+// Groups add up in turn, in shared memory. Behind the `first` unit of a run, the sum is added to what this very thread
+// has put there, so the order is fixed; a reduction, since nothing waits for it as it would for the old value.
 template <class L>
 DEVICE void write_weight_sums(const float (&acc)[9][L::NI][4], int in, int out, int group, float4* buffer, float4* row,
                               bool first) {
+  const int own = (out * L::NI * L::WARPS_IN + in) * 32 + (threadIdx.x & 31);
+  buffer += own, row += own;
 #pragma unroll
   for (int turn = 0; turn < L::GROUPS; turn++) {
-    if (group == turn) {
-#pragma unroll
-      for (int tap = 0; tap < 9; tap++)
-#pragma unroll
-        for (int n = 0; n < L::NI; n++) {
-          const int at = ((tap * (L::COUT / 8) + out * L::NI + n) * L::WARPS_IN + in) * 32 + (threadIdx.x & 31);
-          float4 v = make_float4(acc[tap][n][0], acc[tap][n][1], acc[tap][n][2], acc[tap][n][3]);
-          if (turn) {
-            const float4 before = buffer[at];
-            v.x += before.x, v.y += before.y, v.z += before.z, v.w += before.w;
-          }
-          if (turn + 1 == L::GROUPS && !first)
-            add_in_memory(row + at, v);
-          else
-            (turn + 1 < L::GROUPS ? buffer : row)[at] = v;
-        }
+    const float4* before = turn ? buffer : nullptr;
+    if (turn + 1 < L::GROUPS) {
+      if (group == turn) put_weight_sums<L, false>(acc, before, buffer);
+      __syncthreads();
+    } else if (group == turn) {
+      if (first)
+        put_weight_sums<L, false>(acc, before, row);
+      else
+        put_weight_sums<L, true>(acc, before, row);
     }
-    if (turn + 1 < L::GROUPS) __syncthreads();
   }
 }
 
@@ -279,7 +285,7 @@ template <class L> DEVICE void backward(const Backward& a) {
   float *line = reinterpret_cast<float*>(shared), *coefficient = line + 3 * COUT, *scratch = coefficient + 4 * CIN;
   u8 *tile = shared + L::COEFFICIENTS + L::SCRATCH, *inputs = tile + L::TILE_BYTES;
   uint4* weights = reinterpret_cast<uint4*>(inputs + L::INPUT_BYTES);
-  uint4* stage = weights + L::WEIGHT_BYTES / 16;
+  uint4 *stage = weights + L::WEIGHT_BYTES / 16, *inputs_stage = stage + 2 * L::ALL_ROWS * 64;
   const int tid = threadIdx.x, warp = tid >> 5;
   const int chunk = tid & 63, own = chunk % CHUNKS, first_row = tid >> 6;
 
@@ -295,9 +301,9 @@ template <class L> DEVICE void backward(const Backward& a) {
     }
     const uint4* input = a.input + (size_t)at.k * a.images * WIDTH * 64 + at.tile * L::INPUT_CHUNKS;
 #pragma unroll 2
-    for (int i = tid; i < L::INPUT_CHUNKS; i += L::THREADS) copy_async(stage + 2 * L::ALL_ROWS * 64 + i, input + i);
+    for (int i = tid; i < L::INPUT_CHUNKS; i += L::THREADS) copy_async(inputs_stage + i, input + i);
   };
-  BackwardTile<L> work{a, tile, inputs, coefficient};
+  BackwardTile<L> work{a, tile, inputs, nullptr, coefficient};
   auto take_network = [&](int k) {  // its weights and norms
     work.weights.fetch(a.weights + (size_t)k * a.weight_pitch, weights);
     backward_line<COUT, L::THREADS>(a.sums, a.sum_blocks, a.moments, a.gamma, a.inverse, k, a.parameters, a.channels,
@@ -322,6 +328,7 @@ template <class L> DEVICE void backward(const Backward& a) {
   Cursor at(a.cut);
   wait_for_kernel_before();
   request(at);
+  int place = 0;  // of the two
   for (work.k = -1; !at.done();) {
     if (at.k != work.k) __syncthreads(), take_network(at.k);
     work.k = at.k;
@@ -363,7 +370,7 @@ template <class L> DEVICE void backward(const Backward& a) {
           scale[i] = L::MIDDLE ? coefficient[c + i] : 0.f, shift[i] = L::MIDDLE ? coefficient[CIN + c + i] : 0.f;
 #pragma unroll(CIN < 64 ? 4 : 1)
         for (int i = tid; i < L::INPUT_CHUNKS; i += L::THREADS) {
-          uint4 v = stage[2 * L::ALL_ROWS * 64 + i];
+          uint4 v = inputs_stage[i];
           if (L::MIDDLE) {
             u32* vs = &v.x;
 #pragma unroll
@@ -373,6 +380,10 @@ template <class L> DEVICE void backward(const Backward& a) {
           }
           *reinterpret_cast<uint4*>(inputs + i / (CIN / 8) * L::INPUT_PITCH + c * 2) = v;
         }
+      }
+      if (L::MIDDLE) {
+        work.raw_inputs = reinterpret_cast<const bf16*>(inputs_stage);
+        place ^= 1, inputs_stage = stage + 2 * L::ALL_ROWS * 64 + place * L::INPUT_CHUNKS;
       }
       ends = at.ends_unit();
       at.advance(a.cut);

@@ -70,6 +70,15 @@ DEVICE u32 pack_relu(float first, float second) {  // of NaN: NaN, so that who d
   asm("cvt.rn.relu.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
   return pair;
 }
+DEVICE u32 where_positive(u32 pair) {  // all bits of a half that is above 0, else none
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  u32 mask;
+  asm("set.gt.u32.bf16x2 %0, %1, %2;" : "=r"(mask) : "r"(pair), "r"(0));
+  return mask;
+#else
+  return (low(pair) > 0.f ? 0xffffu : 0) | (high(pair) > 0.f ? 0xffff0000u : 0);
+#endif
+}
 
 // V neighbouring channels
 template <int V> union Pack;
