@@ -1,9 +1,12 @@
 """`activeprune bench train`."""
 
+import json
+
 import pytest
 import torch
 
 from activeprune.bench import train as bench_train
+from activeprune.cli import main
 from activeprune.training.choosing import Engines
 from activeprune.training.engine import Eager
 from activeprune.training.unavailable import EngineUnavailable
@@ -23,6 +26,26 @@ def test_networks_at_once_are_compared_with_a_plain_loop_in_bf16(
     fp32, bf16, both = (row["images_per_second"] for row in rows)
     assert [row["times_eager"] for row in rows] == [None, bf16 / fp32, both / bf16]
     assert all(0 < row["evaluation"] < 1 for row in rows)
+
+
+def test_networks_that_do_not_fit_into_memory_are_left_out_and_the_others_timed(
+    capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was measured before is not lost, and what comes behind is measured."""
+    timed = bench_train._timed
+
+    def short(training, dataset, engine, count: int):
+        if count == 2:
+            raise torch.cuda.OutOfMemoryError("no room\nfor this")
+        return timed(training, dataset, engine, count)
+
+    monkeypatch.setattr(bench_train, "FEWER", 60)
+    monkeypatch.setattr(bench_train, "_timed", short)
+    small = ["--network", "resnet8", "--batch", "15", "--replicas", "2,1", "--device", "cpu", "--json"]
+    assert main(["bench", "train", *small]) == 0
+    found = capsys.readouterr()
+    assert [row["replicas"] for row in json.loads(found.out)["rows"]] == [1, 1, 1]
+    assert "resnet8: 2 at once do not fit into memory (no room)" in found.err
 
 
 def test_an_engine_that_turns_out_unable_is_named_and_another_one_timed() -> None:

@@ -264,6 +264,9 @@ def test_a_network_that_is_not_trained_yet_stands_under_the_density_that_it_will
     table = start_table(run)
     assert table is not None
     assert [plain(density) for _, density, *_ in table.rows] == ["100.0 %", "64.0 %", "100.0 %", "65.9 %"]
+    for variant, density, *_ in table.rows:  # none of which leads to trainings with another
+        leads = {origin.variant for piece in density for origin in piece.sources}
+        assert leads <= ({plain(variant)} if plain(density) != "100.0 %" else {*run.study.variants})
 
 
 def test_effort_is_told_by_variant_and_in_all(run: Gathered) -> None:

@@ -208,9 +208,9 @@ def epochs(engine: Captured, *cases: Case) -> list[tuple[Epoch, ...]]:
     return [result.epochs for result in train_together(engine.training, cases, engine)]
 
 
-@pytest.mark.parametrize("network", ["makers:small", "test_captured:twice", "test_captured:passing"])
+@pytest.mark.parametrize("network", ["makers:small", "test_captured:twice"])
 def test_evaluations_are_recorded_and_give_what_launched_ones_do(network: str) -> None:
-    """The first one is launched, and done again to see whether anything differs, which leaves no trace."""
+    """The first one is launched, and done again to see whether anything differs."""
     chosen = FULL.model_copy(update={"network": training(network=f"tests.training.{network}").network})
     cases = [case(chosen, 3), case(chosen, 4, masks=half(FULL) if "small" in network else None)]
     engine, launching = Here(chosen), Launching(chosen)
@@ -221,6 +221,25 @@ def test_evaluations_are_recorded_and_give_what_launched_ones_do(network: str) -
     assert engine._evaluation_graph.replays == len(found[0].epochs) * engine._lanes[0].evaluation.count
     assert launching._evaluation_graph is None
     assert engine.told == []
+
+
+def test_a_network_that_changes_when_it_is_evaluated_is_launched() -> None:
+    """A recording evaluates all lanes: also one in the middle of an epoch, which is asked later."""
+    chosen = FULL.model_copy(update={"network": training(network="tests.training.test_captured:passing").network})
+    kept: list[Checkpoint] = []
+    (alone,) = train_together(
+        chosen, [case(chosen, 3, after_epoch=lambda _, checkpoint: kept.append(checkpoint()))], Launching(chosen)
+    )
+    engine = Here(chosen)
+    both = train_together(chosen, [case(chosen, 3, resume=kept[1]), case(chosen, 3)], engine)
+    for result in both:
+        assert same(result.state, alone.state)
+        assert result.epochs == alone.epochs
+    assert alone.state["passes"] == len(alone.epochs) * engine._lanes[0].evaluation.count
+    assert engine._evaluation_graph is None
+    assert engine.told == [
+        f"the evaluation of {chosen.network.name} changes the network, so it is launched, the slower way"
+    ]
 
 
 def test_what_was_recorded_serves_the_next_trainings() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from ..core.errors import first_line
 from ..data import Dataset, Images, InMemory
 from ..networks.cifar_resnet import Block, CifarResNet
 from ..training import Case, Span, Training
@@ -59,8 +60,10 @@ def run(network: str, replicas: Sequence[int], batch: int, device: torch.device,
     fused = device.type == "cuda" and fitting(training, noise(FEWER)) is not None
     dataset = noise(CIFAR if fused else FEWER)
     for count in replicas:
-        yield _packed(training, dataset, Engines(device, count, tell), count).against(plain)
-        _emptied(device)
+        try:
+            yield _packed(training, dataset, Engines(device, count, tell), count).against(plain)
+        except torch.cuda.OutOfMemoryError as error:
+            tell(f"{network}: {count} at once do not fit into memory ({first_line(error)})")
 
 
 def _packed(training: Training, dataset: Dataset, engines: Engines, count: int) -> Row:
@@ -114,6 +117,7 @@ def _timed(training: Training, dataset: Dataset, engine: Engine, count: int) -> 
         for number, (feed, start) in enumerate(zip(feeds, starts, strict=True))
     ]
     if device.type == "cuda":
+        torch.cuda.empty_cache()  # what the row before has left is not this one's
         torch.cuda.reset_peak_memory_stats(device)
     train_together(training, cases, watched, Span(0, TIMED + 2))
     seconds = moments[TIMED] - moments[0]
@@ -172,8 +176,3 @@ def _floor(training: Training, device: torch.device) -> float | None:
         target.copy_(source)
     settle(device)
     return float(10 * 2 * COPIED / (time.perf_counter() - since) / moved)
-
-
-def _emptied(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.empty_cache()

@@ -46,8 +46,10 @@ def import_asked_for(saved: Mapping[str, Any], file: Path) -> Imports:
 def import_all(modules: Iterable[str], folder: str = "") -> None:
     """Imports modules from a folder, which the installed command does not look into by itself, or from elsewhere.
 
-    What is named as `package.module:function` is then looked for there, too.
+    What is named as `package.module:function` is then looked for there, too. Without a folder it is the one that the
+    process is in now.
     """
+    folder = folder or os.getcwd()
     look_in(folder)
     for module in modules:
         if module.endswith(".py"):

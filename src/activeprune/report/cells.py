@@ -33,8 +33,7 @@ def bare(head: str) -> str:
 def density_cell(run: Gathered, variant: str, cycle: int, text: str) -> Cell:
     """λ of a row, as its cycle's column has it; it leads to the row's own trainings, or to those that have this λ."""
     found = {one: run.density(one, cycle) for one in (variant, *run.study.variants)}
-    known = next((found[one] for one in run.study.variants if found[one] is not None), None)
-    having = [one for one in found if known is not None and found[one] == known]
+    having = [one for one, density in found.items() if density == run.density_of(cycle)]
     return cell(text, sources=[Origin(run.title, one, cycle) for one in having[:1]])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -71,7 +71,8 @@ class Captured:
     def score(self, lanes: Sequence[Lane]) -> list[dict[Part, Score]]:
         """How well each does on its validation images and on the test images; waits for the device.
 
-        The first evaluation is launched. Recorded, it must give the same numbers again; else all are launched.
+        The first evaluation is launched. Recorded, it must give the same numbers again and change no network, because
+        it is done to those in the middle of an epoch, too; else all are launched.
         """
         own = [lane for lane in lanes if isinstance(lane, CapturedLane)]
         if not own:
@@ -101,16 +102,20 @@ class Captured:
         self._may_record = False
         evaluation = f"the evaluation of {self.training.network.name}"
         try:
-            with self._undone():  # a network may count its passes
-                graph = self._recorded(CapturedLane.evaluate_batch)
-                same = torch.equal(self._replayed(graph, own), sums)
+            before = [(lane, [tensor.clone() for tensor in lane.state()]) for lane in self._lanes]
+            graph = self._recorded(CapturedLane.evaluate_batch)
         except RuntimeError as error:  # it waits for the device, or needs more memory than there is
             self.tell(f"{evaluation} cannot be recorded ({first_line(error)}); it is launched, the slower way")
             return
-        if same:
-            self._evaluation_graph = graph
-        else:
+        same = torch.equal(self._replayed(graph, own), sums)
+        if not all(all(map(torch.equal, lane.state(), was)) for lane, was in before if lane in own):
+            for lane, was in before:
+                put_back(lane.state(), was)
+            self.tell(f"{evaluation} changes the network, so it is launched, the slower way")
+        elif not same:
             self.tell(f"{evaluation} gives other numbers when it is replayed; it is launched, the slower way")
+        else:
+            self._evaluation_graph = graph
 
     def _captured(self) -> torch.cuda.CUDAGraph:
         """Some steps to warm up, undone again, and one that is recorded."""
@@ -134,8 +139,7 @@ class Captured:
         changed = [tensor for lane in self._lanes for tensor in lane.changed()]
         before = [tensor.clone() for tensor in changed]
         yield
-        for tensor, value in zip(changed, before, strict=True):
-            tensor.copy_(value)
+        put_back(changed, before)
 
     def _make_ready(self, lane: CapturedLane) -> None:
         """Steps in which libraries choose their kernels and allocate."""
@@ -249,10 +253,13 @@ class CapturedLane(Member):
         """The loss of every step since `begin`, and the number of right answers; waits for the device."""
         return self.losses[: self.count].tolist(), int(self.right)
 
+    def state(self) -> list[Tensor]:
+        """Weights, norm parameters and running statistics where they are."""
+        return list(self.model.state_dict().values())
+
     def changed(self) -> list[Tensor]:
         """All that a step changes."""
-        kept = self.optimizer_tensors().values()
-        return [*self.model.state_dict().values(), *kept, self.losses, self.right, self.at, self.rate]
+        return [*self.state(), *self.optimizer_tensors().values(), self.losses, self.right, self.at, self.rate]
 
     def load_optimizer_state(self, state: Mapping[str, Tensor]) -> None:
         """Puts momentum and the like in place; what is not given becomes 0, which is how it starts."""
@@ -284,6 +291,12 @@ class CapturedLane(Member):
             parameter.grad = torch.zeros_like(parameter) if parameter.requires_grad else None
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
+
+
+def put_back(tensors: Iterable[Tensor], values: Iterable[Tensor]) -> None:
+    """Gives tensors the values that they had; they keep their places, which a graph knows."""
+    for tensor, value in zip(tensors, values, strict=True):
+        tensor.copy_(value)
 
 
 def unable(what: str, error: Exception) -> EngineUnavailable:
