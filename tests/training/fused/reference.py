@@ -39,7 +39,6 @@ class Probe:
         for step in next(self.launches):  # of every branch
             assert step.kernel in names, (step.kernel, names)
             step.launch(False)
-        torch.cuda.synchronize()
 
     def moments(self, norm, slot):
         mean, variance = self.buffers["moments"][slot, :, norm.start : norm.start + norm.channels]
@@ -127,7 +126,7 @@ class Probe:
         x, padding = nchw(x), conv.kernel // 2
         wanted = torch.nn.grad.conv2d_weight(x, conv.weight.shape, dy, conv.stride, padding)
         found = self.buffers[f"{conv.name}.weight/sums"][slot].sum(0)
-        row = torch.zeros(self.layout.size, device="cuda")
+        row = torch.zeros(self.layout.size, device=self.engine.device)
         row[conv.weight.start : conv.weight.start + conv.weight.length] = found
         # dy itself is rounded: a number at the middle of two may go the other way
         assert error(conv.weight.from_flat(row), wanted) < 1e-3, conv.name

@@ -22,10 +22,11 @@ def model_of(depth=20, shortcut="conv", seed=0, classes=10):
             torch.nn.init.normal_(module.bias, 0, 0.2)
         elif isinstance(module, torch.nn.Conv2d):
             torch.nn.init.kaiming_normal_(module.weight)
-    return model.cuda()
+    return model
 
 
 def engine_of(data, models, masks=None, **options):
+    """The models in training on the device of `data`."""
     depth = 6 * (len(models[0].blocks) // 3) + 2
     shortcut = "conv" if any("shortcut" in name for name in models[0].state_dict()) else "pad"
     layout = Layout(depth, shortcut, models[0].fc.out_features)
@@ -47,8 +48,10 @@ def draws_of(engine, steps, seed=0, images=512):
 
 def batch_of(data, order, shift, flip):
     """What a network sees, float32 [B, 3, 32, 32], and its labels."""
-    pixels = augmented(data[0][order.cuda()], shift.cuda(), flip.cuda()).float()
-    return pixels.mul_(SCALE.cuda()[:, None, None]).add_(SHIFT.cuda()[:, None, None]), data[1][order.cuda()]
+    images, labels = data
+    scale, shift_, *drawn = (tensor.to(images.device) for tensor in (SCALE, SHIFT, order, shift, flip))
+    pixels = augmented(images[drawn[0]], drawn[1], drawn[2]).float()
+    return pixels.mul_(scale[:, None, None]).add_(shift_[:, None, None]), labels[drawn[0]]
 
 
 def everyone(engine):
