@@ -6,7 +6,7 @@ import torch
 from activeprune.data import Dataset, Images
 from activeprune.training import Training
 from activeprune.training.captured import Captured
-from activeprune.training.choosing import Engines
+from activeprune.training.choosing import Engines, Trial, fastest
 from activeprune.training.compiled import Compiled
 from activeprune.training.engine import Eager
 from activeprune.training.fused.lanes import Fused, fitting
@@ -46,7 +46,7 @@ def test_on_a_cpu_the_plain_loop_does_everything() -> None:
     told: list[str] = []
     for most, room in ((None, 1), (3, 3)):
         engines = Engines(CPU, most, told.append)
-        assert engines.room(of_bf16(), patches()) == room
+        assert engines.room(of_bf16(), patches(), 9) == room
         assert isinstance(engines.engine(of_bf16(), patches(), 2), Eager)
     assert told == []
 
@@ -69,3 +69,50 @@ def test_an_engine_that_cannot_be_had_leaves_a_line_and_the_slower_one() -> None
     assert isinstance(engines.engine(of_bf16(), patches(), 2), Eager)
     assert [line.split(":")[0] for line in told] == ["resnet20", "resnet20"]  # two say the same
     assert all("it is trained the slower way" in line for line in told)
+
+
+# ---- how many at once
+
+
+DOUBLED = Trial((1, 2, 4, 8), steps=1, worth=1.1)
+
+
+@pytest.mark.parametrize(
+    ("speeds", "planned", "best"),
+    [
+        ({1: 10, 2: 20, 4: 40, 8: 80}, 100, 8),
+        ({1: 10, 2: 20, 4: 21, 8: 80}, 100, 2),  # 4 are not worth it, and what comes behind is not tried
+        ({1: 10, 2: 10.9}, 100, 1),
+        ({1: 10, 2: 11}, 100, 2),
+        ({1: 10, 2: 20}, 100, 2),  # memory does not hold 4
+        ({}, 100, 1),  # nor even one: who trains it will say so
+        ({1: 10, 2: 20, 4: 40, 8: 80}, 3, 4),  # 4 have room for all three
+        ({1: 10, 2: 20, 4: 40, 8: 80}, 4, 4),
+        ({1: 10, 2: 20, 4: 40, 8: 80}, 5, 8),
+    ],
+    ids=str,
+)
+def test_more_at_once_are_tried_as_long_as_they_are_faster(speeds: dict, planned: int, best: int) -> None:
+    assert fastest(DOUBLED, planned, speeds.get) == best
+
+
+def test_what_memory_will_not_hold_is_not_tried() -> None:
+    tried: list[int] = []
+
+    def speed(number: int) -> float:
+        tried.append(number)
+        return 10 * number
+
+    assert fastest(DOUBLED, 100, speed, lambda: len(tried) < 2) == 2
+    assert tried == [1, 2]
+
+
+def test_one_training_needs_no_trial_and_kinds_that_fail_leave_one_at_a_time() -> None:
+    told: list[str] = []
+    engines = Engines(CPU, None, told.append)
+    engines._fitting[of_bf16()] = [Fused, Compiled, Captured]  # as if this were a GPU
+    assert engines.room(of_bf16(), patches(), planned=1) == 1
+    assert told == []
+    assert engines.room(of_bf16(), patches(), planned=9) == 1
+    assert engines._fitting[of_bf16()] == []
+    assert [line.split(":")[0] for line in told] == ["resnet20", "resnet20"]

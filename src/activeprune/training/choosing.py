@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -16,11 +18,22 @@ from .fused.lanes import Fused, fitting
 from .settings import Training
 from .unavailable import EngineUnavailable
 
-MOST_FUSED = 32  # more gain little
-CANDIDATES = (1, 2, 4, 8, 16)  # lanes of a CUDA graph that are tried
-STEPS_TO_TIME = 12
-WORTH_IT = 1.05  # times the speed of half as many lanes
 SHARE_OF_MEMORY = 0.8
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Which numbers of networks at once are tried, how many steps of each are timed, and how many times the speed of
+    the number before makes another one worth its memory, and the longer wait for the first result.
+    """
+
+    numbers: Sequence[int]
+    steps: int
+    worth: float
+
+
+TRIAL_FUSED = Trial((4, 8, 16, 32, 64), steps=100, worth=1.03)
+TRIAL_CAPTURED = Trial((1, 2, 4, 8, 16), steps=12, worth=1.05)
 
 
 class Engines:
@@ -35,30 +48,28 @@ class Engines:
         self._shelf: Shelf | None = None
         self._kept: tuple[tuple[Training, int], Fused | Captured] | None = None
         self._fitting: dict[Training, list[type]] = {}
-        self._lanes: dict[Training, int] = {}
+        self._measured: dict[tuple[Training, int], int] = {}
         self._limits: dict[Training, int] = {}
         self._said: set[str] = set()
 
-    def room(self, training: Training, dataset: Dataset) -> int:
-        """How many networks go together."""
-        room = self._wanted(training, dataset)
+    def room(self, training: Training, dataset: Dataset, planned: int) -> int:
+        """How many networks go together, where so many are to be trained in all."""
+        room = self._wanted(training, dataset, planned)
         return min(room, self._limits.get(training, room))
 
     def limit(self, training: Training, most: int) -> None:
         """Notes that more networks of a training do not fit into memory."""
         self._limits[training] = most
 
-    def _wanted(self, training: Training, dataset: Dataset) -> int:
-        kinds = self._kinds(training, dataset)
-        if not kinds:
-            return self.most or 1
+    def _wanted(self, training: Training, dataset: Dataset, planned: int) -> int:
         if self.most is not None:
             return self.most
-        if kinds[0] is Fused:
-            return MOST_FUSED
-        if training not in self._lanes:
-            self._lanes[training] = self._calibrated(training, dataset)
-        return self._lanes[training]
+        if planned == 1 or not self._kinds(training, dataset):
+            return 1
+        asked = training, planned
+        if asked not in self._measured:
+            self._measured[asked] = self._calibrated(training, dataset, planned)
+        return self._measured[asked]
 
     def by_rows(self, training: Training, dataset: Dataset) -> bool:
         """Whether the engine has the images itself, and wants of a feed which ones."""
@@ -117,45 +128,80 @@ class Engines:
             self._said.add(line)
             self.tell(line)
 
-    def _calibrated(self, training: Training, dataset: Dataset) -> int:
-        """Doubles the lanes as long as memory allows and the speed is worth it."""
-        best, fastest, used = 1, 0.0, 0
+    def _calibrated(self, training: Training, dataset: Dataset, planned: int) -> int:
+        """More and more networks at once, as long as memory allows and the speed is worth it."""
         feed = training.feed(0, dataset=dataset)
         case = Case(feed, training.build(len(feed.classes), feed.channels).state_dict())
-        total = torch.cuda.get_device_properties(self.device).total_memory
-        for lanes in CANDIDATES:
-            if used * 2 > SHARE_OF_MEMORY * total:
-                break
-            torch.cuda.empty_cache()
-            torch.cuda.reset_peak_memory_stats(self.device)
-            engine = self.engine(training, dataset, lanes)
-            if not isinstance(engine, Captured):
-                return 1
+        kind = self._kinds(training, dataset)[0]
+        trial = TRIAL_FUSED if kind is Fused else TRIAL_CAPTURED
+
+        def speed(count: int) -> float | None:
+            _begin_to_count_memory(self.device)
             try:
-                speed = self._speed(engine, lanes, case)
+                engine = self.engine(training, dataset, count)
+                if type(engine) is kind:
+                    return _speed(engine, count, case, trial.steps)
             except torch.cuda.OutOfMemoryError:
-                break
+                return None
             except EngineUnavailable as error:
-                self.refuse(training, type(engine), str(error))
-                return self._calibrated(training, dataset)
+                self.refuse(training, kind, str(error))
             finally:
                 self._kept = None  # it was captured outside a training, without its choice of kernels
-            used = torch.cuda.max_memory_reserved(self.device)
-            if speed < WORTH_IT * fastest:
-                break
-            best, fastest = lanes, speed
+            raise EngineUnavailable("refused")
+
+        try:
+            best = fastest(trial, planned, speed, lambda: _memory_holds_twice(self.device))
+        except EngineUnavailable:  # the next kind has other numbers, or there is none
+            return self._wanted(training, dataset, planned)
         self.tell(f"{training.network.name}: {best} networks at once are fastest here")
         return best
 
-    def _speed(self, engine: Captured, lanes: int, case: Case) -> float:
-        """Networks times steps a second."""
-        own = [engine.lane(case) for _ in range(lanes)]
-        for lane in own:
+
+def fastest(
+    trial: Trial, planned: int, speed: Callable[[int], float | None], holds_twice: Callable[[], bool] = lambda: True
+) -> int:
+    """The number of networks from which on more are not worth it; `speed` is None where memory does not hold so many.
+
+    Numbers of which already half are all that are `planned` are not tried.
+
+    >>> fastest(Trial((4, 8, 16, 32), 12, worth=1.05), 100, {4: 400, 8: 600, 16: 700, 32: 720}.get)
+    16
+    """
+    best, before = 1, 0.0
+    for number in trial.numbers:
+        if number >= 2 * planned or (before and not holds_twice()):
+            break
+        found = speed(number)
+        if found is None or found < trial.worth * before:
+            break
+        best, before = number, found
+    return best
+
+
+def _speed(engine: Engine, count: int, case: Case, steps: int) -> float:
+    """Networks times steps a second, once they have been captured."""
+    lanes = [engine.lane(case) for _ in range(count)]
+    steps = min(steps, case.feed.steps)
+    since = 0.0
+    for _ in range(2):
+        for lane in lanes:
             lane.prepare(0, torch.full((case.feed.steps,), 1e-4, dtype=torch.float64))
             lane.begin()
-        engine.run(own, 1)  # which captures
-        torch.cuda.synchronize(self.device)
         since = time.perf_counter()
-        engine.run(own, STEPS_TO_TIME)
-        torch.cuda.synchronize(self.device)
-        return lanes * STEPS_TO_TIME / (time.perf_counter() - since)
+        engine.run(lanes, steps)
+        lanes[0].end()  # which waits for the device
+    return count * steps / (time.perf_counter() - since)
+
+
+def _begin_to_count_memory(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
+
+
+def _memory_holds_twice(device: torch.device) -> bool:
+    """Whether there is room for twice of what was in use at most since it was begun to count."""
+    if device.type != "cuda":
+        return True
+    total = torch.cuda.get_device_properties(device).total_memory
+    return 2 * torch.cuda.max_memory_reserved(device) <= SHARE_OF_MEMORY * total

@@ -141,7 +141,7 @@ def test_memory_that_does_not_suffice_limits_the_training_it_was_too_small_for()
     other = one.model_copy(update={"lr": 0.001})
     engines = Engines(torch.device("cpu"), 8)
     engines.limit(one, 2)
-    assert [engines.room(training, one.dataset()) for training in (one, other)] == [2, 8]
+    assert [engines.room(training, one.dataset(), 9) for training in (one, other)] == [2, 8]
 
 
 @pytest.mark.parametrize("pack", [2, 7])

@@ -1,10 +1,11 @@
-"""What the fused engine refuses, and in which words, as far as it can be told without a GPU."""
+"""The fused engine in the training loop: what it refuses and in which words, and how many networks it takes."""
 
 import pytest
 import torch
 
 import activeprune as ap
-from activeprune.training import Case
+from activeprune.data import Dataset, Images
+from activeprune.training import Case, choosing
 from activeprune.training.fused import FusedResNets, Layout
 from activeprune.training.fused.lanes import Fused, FusedLane
 from activeprune.training.fused.memory import Networks
@@ -73,3 +74,54 @@ def put(networks: FusedResNets, slot: int, state: dict, masks: object, momentum:
     networks.parameters[slot] = networks.layout.row(state)
     networks.running[slot] = networks.layout.running(state)
     networks.batches[slot] = 0
+
+
+SMALL = training(network="resnet8", precision="bf16", batch=8)
+
+
+def few(count: int = 40) -> Dataset:
+    """As many images to train with, and a few to test on."""
+    pixels = torch.randint(0, 256, (count + 8, 3, 32, 32), dtype=torch.uint8)
+    images = Images(pixels, torch.arange(count + 8) % 10)
+    return Dataset("few", tuple("abcdefghij"), Images(images.pixels[:count], images.labels[:count]),
+                   Images(images.pixels[count:], images.labels[count:]))  # fmt: skip
+
+
+@pytest.mark.parametrize("device", ["cpu"], indirect=True)
+def test_the_number_of_networks_is_measured_once(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choosing, "TRIAL_FUSED", choosing.Trial((1, 2, 4), steps=1, worth=0.0))
+    told: list[str] = []
+    engines, dataset = choosing.Engines(device, None, told.append), few()
+    engines._fitting[SMALL] = [Fused]  # as on a GPU
+    built = counted(monkeypatch)
+    assert engines.room(SMALL, dataset, planned=3) == 4
+    assert built == [1, 2, 4]
+    assert engines.room(SMALL, dataset, planned=3) == 4
+    assert built == [1, 2, 4]
+    assert told == ["resnet8: 4 networks at once are fastest here"]
+
+
+@pytest.mark.parametrize("device", ["cpu"], indirect=True)
+def test_networks_that_memory_does_not_hold_are_not_taken(device: torch.device, monkeypatch) -> None:
+    monkeypatch.setattr(choosing, "TRIAL_FUSED", choosing.Trial((1, 2, 4, 8), steps=1, worth=0.0))
+    engines, dataset = choosing.Engines(device), few()
+    engines._fitting[SMALL] = [Fused]
+    built = counted(monkeypatch, most=2)
+    assert engines.room(SMALL, dataset, planned=100) == 2
+    assert built == [1, 2, 4]
+    assert isinstance(engines.engine(SMALL, dataset, 2), Fused)  # the engine itself is not given up
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, most: int | None = None) -> list[int]:
+    """How many networks each engine is made for; more than `most` are too many for the memory."""
+    built: list[int] = []
+    make = FusedResNets.__init__
+
+    def counting(engine: FusedResNets, *arguments: object) -> None:
+        built.append(arguments[-1])
+        if most is not None and built[-1] > most:
+            raise torch.cuda.OutOfMemoryError("too many")
+        make(engine, *arguments)
+
+    monkeypatch.setattr(FusedResNets, "__init__", counting)
+    return built

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -81,6 +82,7 @@ class _Shift:
         self._pruning, self._measuring, self._loading, self._keeping = pools
         self._kept: Future[None] | None = None  # or about to be: the latest pack
         self._rooms: dict[Training, int] = {}
+        self._planned = Counter(step.training for step in queue.plan.steps.values() if isinstance(step, Train))
         self._lock = threading.RLock()  # of `prepared`, `under_way` and `over`
 
     def work(self) -> None:
@@ -175,7 +177,8 @@ class _Shift:
         return _Pack(steps, by_rows, self._loading.submit(self._cases, steps, by_rows))
 
     def _room(self, training: Training) -> int:
-        self._rooms[training] = room = self.engines.room(training, self.compute.loaded.dataset(training))
+        dataset = self.compute.loaded.dataset(training)
+        self._rooms[training] = room = self.engines.room(training, dataset, self._planned[training])
         return room
 
     def _train(self, pack: _Pack) -> None:
