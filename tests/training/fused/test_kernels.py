@@ -194,6 +194,18 @@ def test_evaluation_is_torchs(data, shortcut):
 
 
 @pytest.mark.parametrize("shortcut", ["conv", "pad"])
+def test_evaluation_with_a_batchs_own_moments_gives_what_training_does_to_the_bit(data, shortcut):
+    models = [model_of(of(data, 14, 20), shortcut, seed) for seed in range(of(data, 2, 3))]
+    engine = engine_of(data, models, batch=of(data, 8, 64), augment="none")
+    order, shift, flip = draws_of(engine, 1)
+    losses, right = engine.train(order, shift, flip, rates_of(engine, 1, 0.0), everyone(engine))
+    engine.running.copy_(engine.buffers["moments"])
+    scores = engine.evaluate(order[:, 0])
+    assert torch.equal(scores[0], losses[:, 0].double() * engine.batch)
+    assert torch.equal(scores[1], right[:, 0])
+
+
+@pytest.mark.parametrize("shortcut", ["conv", "pad"])
 def test_losses_follow_torchs(data, shortcut):
     steps, rate = of(data, 3, 20), 0.05
     model = model_of(of(data, 8, 20), shortcut)

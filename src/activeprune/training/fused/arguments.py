@@ -75,6 +75,27 @@ class Forward(ctypes.Structure):
     )
 
 
+class Link(ctypes.Structure):
+    """One of the convolutions of a series: where its weights and its norm are."""
+
+    _fields_ = _fields(ints="weights norm")
+
+
+class Series(ctypes.Structure):
+    """The 3x3 convolutions of one width behind each other, with running statistics."""
+
+    _fields_ = _fields(
+        pointers="input shortcut links weights affine output",
+        ints="kind count input_norm shortcut_norm weight_pitch channels images networks",
+    )
+
+
+class Affine(ctypes.Structure):
+    """All norms with running statistics as lines."""
+
+    _fields_ = _fields(pointers="parameters running places affine", ints="count channels")
+
+
 class Backward(ctypes.Structure):
     """A 3x3 convolution's two gradients."""
 

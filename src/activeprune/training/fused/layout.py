@@ -226,6 +226,14 @@ class Layout:
             slots[places] = conv.packed + torch.arange(len(places), dtype=torch.int32)
         return slots
 
+    @property
+    def norm_slots(self) -> Tensor:
+        """Where every channel's scale and shift stand in a row: int32 [2, channels]."""
+        starts = [[self.parameters[f"{norm}.{kind}"].start for norm in self.norms] for kind in ("weight", "bias")]
+        counts = torch.tensor([norm.channels for norm in self.norms.values()])
+        within = torch.cat([torch.arange(norm.channels) for norm in self.norms.values()])
+        return (torch.tensor(starts).repeat_interleave(counts, 1) + within).int()
+
     def _places(self, conv: Conv) -> Tensor:
         """Where each weight stands in a row: [outputs, inputs, taps]."""
         return conv.weight.from_flat(torch.arange(self.size)).flatten(2)

@@ -124,8 +124,8 @@ class Buffers:
         return self.pixels(f"{conv.name}/raw", conv.side, conv.outputs)
 
     def joined(self, index: int) -> Tensor:
-        """The input of a block."""
-        before = self.layout.before(self.layout.blocks[index].conv1)
+        """The input of a block; behind the last one: what is pooled."""
+        before = self.layout.blocks[index - 1].conv2 if index else self.layout.stem
         return self.pixels(f"blocks.{index}/joined", before.side, before.outputs)
 
     def gradient(self, side: int, number: int) -> Tensor:

@@ -14,9 +14,11 @@ from torch import Tensor
 
 from ..result import State
 from .compiling import kernels
+from .evaluation import EvaluationStep
 from .launches import Launch, Launches
 from .layout import MOMENTUM, Layout
 from .memory import STEPS, Augmentation, Buffers, Networks, Recipe, Shared
+from .training import TrainingStep
 
 MOST_IMAGES = 1 << 22  # a row of images, crop and flip are one int32
 MOST_CLASSES = 256
@@ -83,9 +85,11 @@ class FusedResNets:
         share = -(-members // BRANCHES)
         for first in range(0, members, share):
             slots = slice(first, min(first + share, members))
-            for training, kept, batch in ((True, self.buffers, self.batch), (False, scratch, self.batch * self._parts)):
-                buffers = Buffers(kept, layout, members, slots, batch, self.device)
-                self._launches[training].append(Launches(shared, networks.part(slots), buffers, training))
+            own = networks.part(slots)
+            kept = Buffers(self.buffers, layout, members, slots, self.batch, self.device)
+            self._launches[True].append(TrainingStep(shared, own, kept))
+            kept = Buffers(scratch, layout, members, slots, self.batch * self._parts, self.device)
+            self._launches[False].append(EvaluationStep(shared, own, kept))
         self._graphs: dict[bool, torch.cuda.CUDAGraph] = {}
 
     def normalise(self, slot: int, scale: Tensor, shift: Tensor) -> None:

@@ -8,7 +8,7 @@
 struct Forward {
   const uint4* input;     // raw output of the convolution before
   const uint4* shortcut;  // JOIN: what is added to its norm, see kind
-  uint4* joined;          // JOIN: the block's input, written here
+  uint4* joined;          // JOIN: the block's input, written here; with STRIDE 2 unless null
   const uint4 *weights, *project_weights;
   bf16 *output, *projected;
   float *sums, *projected_sums;  // [K][units][2][COUT]; null: running statistics are in use, and nobody needs them
@@ -100,7 +100,7 @@ template <class L> DEVICE void forward(const Forward& a) {
     w.fetch(a.weights + (size_t)at.k * a.weight_pitch, weights);
     if (L::PROJECT) project.fetch(a.project_weights + (size_t)at.k * a.weight_pitch, nullptr);
     const bool writes = at.number == 0;
-    scale_and_shift<CIN, L::THREADS>(a.norm, at.k, writes, a.parameters, a.channels, scratch, scale, shift);
+    scale_and_shift<CIN, L::THREADS, L::STRIDE == 2>(a.norm, at.k, writes, a.parameters, a.channels, scratch, scale, shift);
     if (L::JOIN && a.kind == PROJECTED) {
       __syncthreads();
       scale_and_shift<CIN, L::THREADS>(a.shortcut_norm, at.k, writes, a.parameters, a.channels, scratch, shortcut_scale,
@@ -166,7 +166,7 @@ template <class L> DEVICE void forward(const Forward& a) {
               vs[i] = pack_relu(low(vs[i]) * factor[c] + b0, high(vs[i]) * factor[c + 1] + b1);
             }
             const int inner = L::IMAGES > 1 ? r % L::TILE_ROWS : r;
-            if (L::JOIN && inner >= 1 && inner <= L::ROWS * L::STRIDE)
+            if (L::JOIN && (L::STRIDE == 1 || a.joined) && inner >= 1 && inner <= L::ROWS * L::STRIDE)
               a.joined[k * network + row.at * 64 + chunk] = v[j];
           }
           *reinterpret_cast<uint4*>(tile + (r * L::COLUMNS + chunk / CHUNKS + 1) * L::PITCH + own * 16) = v[j];

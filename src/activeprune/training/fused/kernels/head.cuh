@@ -32,7 +32,7 @@ extern "C" __global__ void __launch_bounds__(256) head(const __grid_constant__ H
   float *scratch = memory + 256, *pools = scratch + 8 * 128 + 128, *slopes = pools + 8 * 64,
         *results = slopes + 8 * classes;
   wait_for_kernel_before();
-  scale_and_shift<64, 256>(a.norm, k, blockIdx.x == 0, a.parameters, a.channels, scratch, scale, shift, moments);
+  scale_and_shift<64, 256, true>(a.norm, k, blockIdx.x == 0, a.parameters, a.channels, scratch, scale, shift, moments);
   __syncthreads();
   if (a.kind == PROJECTED) {
     scale_and_shift<64, 256>(a.shortcut_norm, k, blockIdx.x == 0, a.parameters, a.channels, scratch, shortcut_scale,

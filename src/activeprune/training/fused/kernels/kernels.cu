@@ -13,6 +13,7 @@
 #include "input.cuh"
 #include "stem.cuh"
 #include "forward.cuh"
+#include "series.cuh"
 #include "backward.cuh"
 #include "projection.cuh"
 #include "head.cuh"
@@ -34,6 +35,10 @@
   using name##_layer = BackwardShape<__VA_ARGS__>;                                             \
   SHAPE(name, name##_layer::THREADS, name##_layer::SHARED_BYTES, name##_layer::PIXELS, blocks) \
   KERNEL(name, backward<name##_layer>, Backward, name##_layer, blocks)
+#define SERIES(name, blocks, ...)                                                              \
+  using name##_layer = SeriesShape<__VA_ARGS__>;                                               \
+  SHAPE(name, name##_layer::THREADS, name##_layer::SHARED_BYTES, name##_layer::PIXELS, blocks) \
+  KERNEL(name, series<name##_layer>, Series, name##_layer, blocks)
 #define PROJECT(name, C)                                                                  \
   using name##_layer = ProjectShape<C / 2, C>;                                            \
   SHAPE(name, name##_layer::THREADS, name##_layer::SHARED_BYTES, name##_layer::PIXELS, 0) \
@@ -43,6 +48,7 @@ SHAPE(gather, 128, 0, 0, 0)
 SHAPE(stem_forward, 128, 0, STEM_PIXELS, 0)
 SHAPE(stem_backward, 256, 0, STEM_PIXELS, 0)
 SHAPE(head, 256, 0, 0, 0)
+SHAPE(affine, 256, 0, 0, 0)
 SHAPE(update, 256, 0, 0, 0)
 SHAPE(finish, 256, 0, 0, 0)
 
@@ -58,6 +64,10 @@ FORWARD(forward_64_down,     2, 32, 64, 2, true,  false,  8, 1, 4, 3, SHARED)
 FORWARD(forward_64_project,  2, 32, 64, 2, true,  true,   8, 1, 4, 3, SHARED)
 FORWARD(forward_64_middle,   1, 64, 64, 1, false, false,  8, 4, 8, 5, DEEP_WEIGHTS)
 FORWARD(forward_64_join,     1, 64, 64, 1, true,  false,  8, 4, 8, 3, DEEP_WEIGHTS)
+//     name   blocks width images warps
+SERIES(series_16, 2, 16, 1, 8)
+SERIES(series_32, 3, 32, 1, 4)
+SERIES(series_64, 2, 64, 2, 4)
 //       name             blocks  in out stride middle rows images warps at once weights
 BACKWARD(backward_16_middle, 3, 16, 16, 1, true,   8, 1, 4, 3, SHARED)
 BACKWARD(backward_16_join,   3, 16, 16, 1, false,  8, 1, 4, 3, SHARED)

@@ -38,13 +38,24 @@ template <int C, int THREADS> DEVICE void column_sums(const float* rows, int cou
   __syncthreads();
 }
 
+// A norm of y is y * line.x + line.y
+DEVICE float2 norm_line(float gamma, float beta, float mean, float variance) {
+  const float factor = gamma * rsqrtf(variance + EPSILON);
+  return make_float2(factor, beta - mean * factor);
+}
+
 // norm(y) = y * scale + shift of network k, for all C channels; `writes`: whether the moments are put down here.
 // Scratch: THREADS * 4 + 2 C floats. `keep`: room for this block's own copy of mean and variance, which must not be read
-// back from memory that another block of the same launch may not have written yet. The caller synchronises.
-template <int C, int THREADS>
+// back from memory that another block of the same launch may not have written yet. OPTIONAL: without gamma there is no
+// norm to be applied. The caller synchronises.
+template <int C, int THREADS, bool OPTIONAL = false>
 DEVICE void scale_and_shift(const Norm& n, int k, bool writes, int parameters, int channels, float* scratch,
                             float* scale, float* shift, float* keep = nullptr) {
   const int c = threadIdx.x;
+  if (OPTIONAL && !n.gamma) {
+    if (c < C) scale[c] = 1.f, shift[c] = 0.f;
+    return;
+  }
   float* moments = n.moments + (size_t)k * 2 * channels;
   float* total = scratch + THREADS * 4;
   if (n.blocks) column_sums<C, THREADS>(n.sums + (size_t)k * n.blocks * 2 * C, n.blocks, scratch, total);
@@ -58,9 +69,9 @@ DEVICE void scale_and_shift(const Norm& n, int k, bool writes, int parameters, i
       mean = moments[c], variance = moments[channels + c];
     }
     if (keep) keep[c] = mean, keep[C + c] = variance;
-    const float factor = n.gamma[(size_t)k * parameters + c] * rsqrtf(variance + EPSILON);
-    scale[c] = factor;
-    shift[c] = n.beta[(size_t)k * parameters + c] - mean * factor;
+    const size_t at = (size_t)k * parameters + c;
+    const float2 line = norm_line(n.gamma[at], n.beta[at], mean, variance);
+    scale[c] = line.x, shift[c] = line.y;
   }
 }
 
