@@ -32,7 +32,7 @@ class Trial:
     worth: float
 
 
-TRIAL_FUSED = Trial((4, 8, 16, 32, 64), steps=100, worth=1.03)
+TRIAL_FUSED = Trial((4, 8, 16, 32, 64), steps=100, worth=1.01)
 TRIAL_CAPTURED = Trial((1, 2, 4, 8, 16), steps=12, worth=1.05)
 
 
@@ -179,18 +179,21 @@ def fastest(
 
 
 def _speed(engine: Engine, count: int, case: Case, steps: int) -> float:
-    """Networks times steps a second, once they have been captured."""
+    """Networks times steps a second at best, once these and an evaluation, which needs memory, too, are captured."""
     lanes = [engine.lane(case) for _ in range(count)]
     steps = min(steps, case.feed.steps)
-    since = 0.0
-    for _ in range(2):
+    seconds: list[float] = []
+    while len(seconds) < 3:
         for lane in lanes:
             lane.prepare(0, torch.full((case.feed.steps,), 1e-4, dtype=torch.float64))
             lane.begin()
         since = time.perf_counter()
         engine.run(lanes, steps)
         lanes[0].end()  # which waits for the device
-    return count * steps / (time.perf_counter() - since)
+        seconds.append(time.perf_counter() - since)
+        if len(seconds) == 1:  # which is that of capturing
+            engine.score(lanes)
+    return count * steps / min(seconds)
 
 
 def _begin_to_count_memory(device: torch.device) -> None:
