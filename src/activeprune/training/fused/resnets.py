@@ -12,6 +12,7 @@ from typing import get_args
 import torch
 from torch import Tensor
 
+from ...core.recording import recorded_by
 from ..result import State
 from .compiling import kernels
 from .evaluation import EvaluationStep
@@ -197,7 +198,7 @@ class FusedResNets:
     def _graph(self, training: bool) -> torch.cuda.CUDAGraph:
         if training not in self._graphs:
             graph = torch.cuda.CUDAGraph()
-            with torch.cuda.device(self.device), torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            with torch.cuda.device(self.device), recorded_by(graph, self.device):
                 _side_by_side(self._launches[training])
             self._graphs[training] = graph
         return self._graphs[training]
