@@ -11,7 +11,7 @@ from activeprune.experiment.work.observer import Observer
 from activeprune.training import compiled as module
 from activeprune.training.captured import Captured
 from activeprune.training.compiled import Compiled
-from activeprune.training.loop import train_together
+from activeprune.training.loop import same_kernels, train_together
 from activeprune.training.narrow import Padded, Spread
 from tests.experiment.makers import contents
 from tests.gpu.makers import half, training
@@ -45,7 +45,9 @@ def test_a_network_has_the_same_bits_alone_among_others_and_again() -> None:
 
 
 def test_it_follows_the_captured_engine() -> None:
-    """Weights move the same way, as far as 16 bits allow; batches are counted alike, and states have the same names."""
+    """Weights move the same way, as far as 16 bits allow; batches are counted alike, and states have the same names;
+    evaluations are replayed, and give what launched ones do.
+    """
     cases = [case(SHORT, seed) for seed in (0, 1)]
     fast = engine()
     results = [train_together(SHORT, cases, one) for one in (fast, engine(Captured))]
@@ -57,7 +59,10 @@ def test_it_follows_the_captured_engine() -> None:
         assert list(packed.state) == list(plain.state)
         assert packed.epochs[0].train_loss == pytest.approx(plain.epochs[0].train_loss, rel=2e-3)
         assert packed.epochs[0].validation_loss == pytest.approx(plain.epochs[0].validation_loss, rel=2e-2)
-    assert fast._evaluation_graph is not None
+    graph = fast._evaluation_graph
+    assert graph is not None
+    with same_kernels():
+        assert torch.equal(fast._replayed(graph, fast._lanes), fast._launched(fast._lanes))
     assert [type(layer) for layer in fast._lanes[0].model if isinstance(layer, nn.Conv2d)] == [Spread, Padded]
 
 
