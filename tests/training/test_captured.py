@@ -1,9 +1,11 @@
 """The captured engine, as far as it goes without a GPU: its graphs are tapes of operations."""
 
-from collections.abc import Iterator
+import random
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -59,6 +61,29 @@ def twice(num_classes: int = 2, in_channels: int = 2) -> nn.Module:
 
 def reading(num_classes: int = 2, in_channels: int = 2) -> nn.Module:
     return Twice()
+
+
+class Skipping(nn.Sequential):
+    """Leaves its middle out now and then, and how often is drawn on the CPU."""
+
+    def __init__(self, draw: Callable[[], float], *layers: nn.Module) -> None:
+        super().__init__(*layers)
+        self.draw = draw
+
+    def forward(self, x: Tensor) -> Tensor:
+        output: Tensor = super().forward(x)
+        return output if not self.training or self.draw() < 0.5 else 2 * output
+
+
+DRAWS = {
+    "torch": lambda: float(torch.rand(())),
+    "numpy": lambda: float(np.random.rand()),  # noqa: NPY002  as old code does
+    "python": random.random,
+}
+
+
+def skipping(num_classes: int = 2, in_channels: int = 2, draws: str = "torch") -> nn.Module:
+    return Skipping(DRAWS[draws], *small(num_classes, in_channels))
 
 
 class Here(Captured):
@@ -121,7 +146,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         "current_stream": lambda device: main,
         "stream": lambda stream: nullcontext(),
         "synchronize": lambda device: None,
-        "get_rng_state": lambda device: torch.get_rng_state(),
+        "get_rng_state": lambda device: torch.zeros(1),
         "default_generators": (generator,),
     }.items():
         monkeypatch.setattr(torch.cuda, name, fake)
@@ -202,6 +227,15 @@ def test_a_step_that_cannot_be_recorded_is_left_to_another_engine() -> None:
     except EngineUnavailable:
         with pytest.raises(EngineUnavailable, match=says):
             train_together(chosen, [case(chosen, 0)], Here(chosen))
+
+
+@pytest.mark.parametrize("draws", DRAWS)
+def test_a_network_that_draws_on_the_cpu_is_left_to_another_engine(draws: str) -> None:
+    """A graph would do what came of one draw in every step."""
+    network = {"name": "tests.training.test_captured:skipping", "draws": draws}
+    chosen = FULL.model_copy(update={"network": training(network=network).network})
+    with pytest.raises(EngineUnavailable, match="draws random numbers in training"):
+        train_together(chosen, [case(chosen, 0)], Here(chosen))
 
 
 def epochs(engine: Captured, *cases: Case) -> list[tuple[Epoch, ...]]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -177,11 +179,11 @@ class Captured:
             raise unable(f"a step of {self.training.network.name} cannot be recorded", error) from error
 
     def _refuse_randomness(self) -> None:
-        """What a network draws by itself would be the same in every replay."""
+        """What a network draws by itself, wherever it does, would be the same in every replay."""
         with torchs_own:  # or another thread may put an older state back
-            before = torch.cuda.get_rng_state(self.device)
+            before = _drawn_from(self.device)
             self._lanes[0].uncounted_step()
-            drew = not torch.equal(before, torch.cuda.get_rng_state(self.device))
+            drew = before != _drawn_from(self.device)
         if drew:
             raise EngineUnavailable(f"{self.training.network.name} draws random numbers in training, such as dropout")
 
@@ -291,6 +293,12 @@ class CapturedLane(Member):
             parameter.grad = torch.zeros_like(parameter) if parameter.requires_grad else None
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
+
+
+def _drawn_from(device: torch.device) -> tuple[object, ...]:
+    """The states of all generators that a network may draw from without having one of its own."""
+    numpys = np.random.get_state(legacy=False)  # noqa: NPY002  which is what old code draws from
+    return torch.cuda.get_rng_state(device).tolist(), torch.get_rng_state().tolist(), random.getstate(), repr(numpys)
 
 
 def put_back(tensors: Iterable[Tensor], values: Iterable[Tensor]) -> None:
