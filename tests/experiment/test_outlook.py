@@ -18,6 +18,7 @@ from activeprune.experiment.work import speed
 from activeprune.experiment.work.speed import Speed, alike
 from activeprune.machine import CPU, described, one_thread
 from activeprune.training import Training
+from activeprune.training.choosing import Engines
 
 STATE_BYTES = sum(t.numel() * t.element_size() for t in ap.build("resnet20").state_dict().values())
 MASK_BYTES = sum(m.numel() for m in ap.Masks.dense(ap.build("resnet20")).values()) // 8
@@ -76,7 +77,17 @@ def test_iterations_count_as_such() -> None:
 def test_without_a_measurement_nothing_is_claimed() -> None:
     plan = plan_of(variants=["plain"])
     assert outlook(plan, FolderStore("/nowhere"), {}).seconds is None
-    assert [t.network.name for t in unmeasured(plan, FolderStore("/nowhere"), {})] == ["resnet20"]
+    ((training, count),) = unmeasured(plan, FolderStore("/nowhere"), {}).items()
+    assert training == plan.studies[0].training
+    assert count == len(plan.trainings)
+
+
+def test_of_trainings_that_are_alike_the_most_frequent_one_is_measured() -> None:
+    store = FolderStore("/nowhere")
+    few, many = (plan_of(variants=["plain"], seeds=seeds, lr=lr).studies[0] for seeds, lr in ((1, 0.1), (3, 0.2)))
+    plan = Plan(few, many)
+    assert unmeasured(plan, store, {}) == {many.training: len(Plan(many).trainings)}
+    assert unmeasured(plan, store, {alike(few.training): Speed(1.0, 1)}) == {}
 
 
 def test_trainings_are_alike_in_what_takes_time() -> None:
@@ -151,8 +162,9 @@ def test_a_few_steps_are_timed_on_request(
     assert json.loads(capsys.readouterr().out)["seconds"] is None
     timed: list[Speed] = []
 
-    def noting(training: Training, device: str) -> Speed:
-        timed.append(measured(training, device))
+    def noting(training: Training, engines: Engines, planned: int) -> Speed:
+        assert planned == len(Plan(read_study("smoke")).trainings)
+        timed.append(measured(training, engines, planned))
         return timed[-1]
 
     measured = speed.measured

@@ -115,8 +115,16 @@ def test_the_number_of_lanes_is_measured_where_it_is_not_known() -> None:
         told.clear()
         rooms = {engines.room(chosen, dataset, planned=100) for _ in range(2)}
         assert rooms <= {*trial.numbers}
-        assert told == [f"{chosen.network.name}: {rooms.pop()} networks at once are fastest here"]
-    assert engines.room(training(precision="bf16"), dataset, planned=5) in (4, 8)
+        assert told == [
+            f"{chosen.network.name}: a few steps are timed first, of several networks at once",
+            f"{chosen.network.name}: {rooms.pop()} networks at once are fastest here",
+        ]
+        paces = engines.paces(chosen, dataset, planned=100)
+        assert all(pace.step > 0 and pace.evaluation > 0 and pace.memory > 0 for pace in paces.values())
+    told.clear()
+    assert engines.room(training(precision="bf16", lr=0.1), dataset, planned=100) in TRIAL_FUSED.numbers
+    assert told == []  # it is like the first, but for what changes no speed
+    assert engines.room(training(precision="bf16"), dataset, planned=5) in (4, 5)
 
 
 def test_dead_neurons_are_the_same_in_packs_of_any_size(tmp_path: Path) -> None:

@@ -1,15 +1,19 @@
 """Which engine is chosen for what, as far as it can be told without a GPU."""
 
+import gc
+import weakref
+
 import pytest
 import torch
 
 from activeprune.data import Dataset, Images
-from activeprune.training import Training
+from activeprune.training import Training, choosing
 from activeprune.training.captured import Captured
-from activeprune.training.choosing import Engines, Trial, fastest
+from activeprune.training.choosing import Engines
 from activeprune.training.compiled import Compiled
 from activeprune.training.engine import Eager
 from activeprune.training.fused.lanes import Fused, fitting
+from activeprune.training.pacing import Pace
 from activeprune.training.unavailable import EngineUnavailable
 from tests.gpu.makers import patches, training
 
@@ -27,19 +31,40 @@ def test_the_fused_kernels_are_for_residual_networks_of_small_images(network: ob
     assert fitting(other, patches()) is not None
 
 
+@pytest.mark.parametrize("network", ["vgg19", "mobilenetv2"])
+def test_and_for_no_other_networks(network: str) -> None:
+    assert fitting(of_bf16(network=network), patches()) is None
+
+
 @pytest.mark.parametrize(
-    "changes",
-    [{"precision": "fp32"}, {"optimizer": "adam"}, {"clip": 1.0}, {"resolution": 32}, {"batch": 100},
-     {"network": "vgg19"}, {"network": "mobilenetv2"}],
-    ids=str,
-)  # fmt: skip
-def test_and_for_nothing_else(changes: dict) -> None:
-    assert fitting(training(**{"precision": "bf16", **changes}), patches()) is None
+    ("changes", "why"),
+    [
+        ({"precision": "fp32"}, "precision = fp32: the fused engine has bf16"),
+        ({"optimizer": "adam"}, "optimizer = adam: the fused engine has sgd"),
+        ({"clip": 1.0}, r"clip = 1\.0: the fused engine has none"),
+        ({"resolution": 32}, "resolution = 32: the fused engine has none"),
+        ({"batch": 100}, "batch = 100: the fused engine needs a multiple of 8"),
+    ],
+)
+def test_what_they_cannot_do_is_said(changes: dict, why: str) -> None:
+    with pytest.raises(EngineUnavailable, match=why):
+        fitting(training(**{"precision": "bf16", **changes}), patches())
 
 
 def test_images_of_another_size_are_not_for_them() -> None:
     small = Images(torch.zeros(20, 3, 8, 8, dtype=torch.uint8), torch.zeros(20, dtype=torch.int64))
-    assert fitting(of_bf16(), Dataset("small", ("a",), small, small)) is None
+    with pytest.raises(EngineUnavailable, match=r"images of .*: the fused engine takes 3x32x32"):
+        fitting(of_bf16(), Dataset("small", ("a",), small, small))
+
+
+def test_on_a_gpu_another_engine_is_expected_and_a_line_says_why() -> None:
+    told: list[str] = []
+    engines = Engines(torch.device("cuda"), tell=told.append)
+    assert engines.kind(training(precision="fp32"), patches()) is Captured
+    assert told == ["resnet20: precision = fp32: the fused engine has bf16; it is trained the slower way"]
+    assert engines.kind(of_bf16(network="vgg19", epochs="5000it"), patches()) is Compiled
+    assert engines.kind(of_bf16(network="vgg19", epochs="4999it"), patches()) is Captured
+    assert len(told) == 1
 
 
 def test_on_a_cpu_the_plain_loop_does_everything() -> None:
@@ -71,48 +96,77 @@ def test_an_engine_that_cannot_be_had_leaves_a_line_and_the_slower_one() -> None
     assert all("it is trained the slower way" in line for line in told)
 
 
+def test_an_engine_that_ran_out_of_memory_is_gone_before_the_next_one_is_made() -> None:
+    """Also if what is left of the error holds it."""
+    engines = Engines(CPU)
+    broken = Eager(training(), CPU)
+    broken.error = [broken]  # type: ignore[attr-defined]  # as a traceback would
+    engines._kept = (training(), 2), broken  # type: ignore[assignment]
+    known = weakref.ref(broken)
+    del broken
+    gc.disable()
+    try:
+        engines.engine(training(), patches(), 1)
+        assert known() is None
+    finally:
+        gc.enable()
+
+
 # ---- how many at once
 
 
-DOUBLED = Trial((1, 2, 4, 8), steps=1, worth=1.1)
-
-
-@pytest.mark.parametrize(
-    ("speeds", "planned", "best"),
-    [
-        ({1: 10, 2: 20, 4: 40, 8: 80}, 100, 8),
-        ({1: 10, 2: 20, 4: 21, 8: 80}, 100, 2),  # 4 are not worth it, and what comes behind is not tried
-        ({1: 10, 2: 10.9}, 100, 1),
-        ({1: 10, 2: 11}, 100, 2),
-        ({1: 10, 2: 20}, 100, 2),  # memory does not hold 4
-        ({}, 100, 1),  # nor even one: who trains it will say so
-        ({1: 10, 2: 20, 4: 40, 8: 80}, 3, 4),  # 4 have room for all three
-        ({1: 10, 2: 20, 4: 40, 8: 80}, 4, 4),
-        ({1: 10, 2: 20, 4: 40, 8: 80}, 5, 8),
-    ],
-    ids=str,
-)
-def test_more_at_once_are_tried_as_long_as_they_are_faster(speeds: dict, planned: int, best: int) -> None:
-    assert fastest(DOUBLED, planned, speeds.get) == best
-
-
-def test_what_memory_will_not_hold_is_not_tried() -> None:
-    tried: list[int] = []
-
-    def speed(number: int) -> float:
-        tried.append(number)
-        return 10 * number
-
-    assert fastest(DOUBLED, 100, speed, lambda: len(tried) < 2) == 2
-    assert tried == [1, 2]
-
-
-def test_one_training_needs_no_trial_and_kinds_that_fail_leave_one_at_a_time() -> None:
+def test_few_trainings_need_no_trial_and_kinds_that_fail_leave_one_at_a_time() -> None:
     told: list[str] = []
     engines = Engines(CPU, None, told.append)
     engines._fitting[of_bf16()] = [Fused, Compiled, Captured]  # as if this were a GPU
-    assert engines.room(of_bf16(), patches(), planned=1) == 1
+    assert [engines.room(of_bf16(), patches(), planned) for planned in range(5)] == [1, 1, 2, 3, 4]
     assert told == []
     assert engines.room(of_bf16(), patches(), planned=9) == 1
     assert engines._fitting[of_bf16()] == []
-    assert [line.split(":")[0] for line in told] == ["resnet20", "resnet20"]
+    assert told[0] == "resnet20: a few steps are timed first, of several networks at once"
+    assert [line.split(":")[0] for line in told[1:]] == ["resnet20", "resnet20"]  # two say the same
+    assert all("it is trained the slower way" in line for line in told[1:])
+    assert engines.paces(of_bf16(), patches(), planned=9) == {}
+
+
+def test_trainings_that_are_alike_are_timed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a grid of learning rates, say. What another number of them is worth is known, too."""
+    timed: list[int] = []
+
+    def timing(make: object, count: int, *_: object) -> Pace:
+        timed.append(count)
+        return Pace(step=1.0, evaluation=0.5)
+
+    monkeypatch.setattr(choosing, "timed", timing)
+    told: list[str] = []
+    engines = Engines(CPU, None, told.append)
+    for number, (lr, planned) in enumerate([(0.1, 100), (0.2, 100), (0.3, 20)]):
+        chosen = of_bf16(lr=lr, epochs=f"{number + 1}ep")
+        engines._fitting[chosen] = [Captured]
+        assert engines.room(chosen, patches(), planned) == 16
+    assert timed == [1, 2, 4, 8, 16]
+    assert told == [
+        "resnet20: a few steps are timed first, of several networks at once",
+        "resnet20: 16 networks at once are fastest here",
+    ]
+    assert engines.paces(chosen, patches(), planned=100) == dict.fromkeys(timed, Pace(1.0, 0.5))
+    other = of_bf16(batch=64)
+    engines._fitting[other] = [Captured]
+    assert engines.room(other, patches(), planned=3) == 3
+    assert timed[5:] == [1, 2, 3]
+
+
+def test_a_number_that_was_chosen_is_timed_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choosing, "timed", lambda make, count, *_: Pace(step=float(count)))
+    engines = Engines(CPU, most=6)
+    engines._fitting[of_bf16()] = [Fused]
+    assert engines.room(of_bf16(), patches(), planned=100) == 6
+    assert engines.paces(of_bf16(), patches(), planned=100) == {6: Pace(6.0)}
+    assert engines.paces(of_bf16(), patches(), planned=2) == {2: Pace(2.0)}
+
+
+def test_memory_that_does_not_hold_the_chosen_number_leaves_nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choosing, "timed", lambda *_: None)
+    engines = Engines(CPU, most=6)
+    engines._fitting[of_bf16()] = [Fused]
+    assert engines.paces(of_bf16(), patches(), planned=100) == {}

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import Annotated, Any
@@ -27,6 +28,7 @@ from ..report.gathering import Gathered, gathered
 from ..report.rates import dead_table
 from ..report.tables import about, accuracy_table
 from ..report.wording import counted
+from ..training.choosing import Engines
 from .progress import clock, named, observer
 from .show import AsJson, print_json, print_rich, print_table, show_table
 
@@ -80,7 +82,8 @@ def run(
         need("tensorboard")
     count = processes or (min(cores(), MOST_PROCESSES) if job.device.type == "cpu" else 1)
     if dry_run:
-        ahead = _looked_ahead(job, count, measure)
+        tell = partial(print, file=sys.stderr, flush=True)
+        ahead = _looked_ahead(job, count, Engines(job.device, pack, tell) if measure else None)
         if ahead.missing:
             _tell_of_absent_data(job)
         print_json(ahead.as_dict()) if as_json else _print_outlook(job, ahead)
@@ -129,11 +132,12 @@ def _lists(texts: Iterable[str]) -> dict[str, list[Any]]:
     return lists
 
 
-def _looked_ahead(job: Job, processes: int, measure: bool) -> Outlook:
+def _looked_ahead(job: Job, processes: int, engines: Engines | None) -> Outlook:
+    """With engines, speeds that nobody knows yet are measured with these."""
     speeds = speed.known(job.store, job.device)
-    if measure:
-        for training in unmeasured(job.plan, job.store, speeds):
-            speeds[speed.alike(training)] = speed.measured(training, job.device)
+    if engines is not None:
+        for training, count in unmeasured(job.plan, job.store, speeds).items():
+            speeds[speed.alike(training)] = speed.measured(training, engines, count)
     return outlook(job.plan, job.store, speeds, processes)
 
 

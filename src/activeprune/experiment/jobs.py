@@ -134,8 +134,7 @@ class Job(ABC):
 
         if pack is None and self.device.type != "cuda":
             return Local(self.store, compute, after_step)
-        engines = Engines(self.device, pack, observer.trouble)
-        return Packed(self.store, compute, engines, after_step)
+        return Packed(self.store, compute, Engines(self.device, pack, observer.trouble), after_step)
 
     def _check_layers(self) -> None:
         """Looks for the layers that `include` and `exclude` name before anything is trained."""

@@ -73,10 +73,13 @@ def outlook(plan: Plan, store: Store, speeds: Mapping[str, Speed], processes: in
     )
 
 
-def unmeasured(plan: Plan, store: Store, speeds: Mapping[str, Speed]) -> list[Training]:
-    """One training of each sort that is still to be done and whose speed is not known."""
-    wanted = {alike(s.training): s.training for s in plan.todo(store).missing if isinstance(s, Train)}
-    return [training for of, training in wanted.items() if of not in speeds]
+def unmeasured(plan: Plan, store: Store, speeds: Mapping[str, Speed]) -> dict[Training, int]:
+    """One training of each sort that is still to be done and whose speed is not known: the one that is to be done for
+    most networks, and for how many.
+    """
+    counts = Counter(step.training for step in plan.todo(store).missing if isinstance(step, Train))
+    most = {alike(training): (training, count) for training, count in reversed(counts.most_common())}
+    return dict(found for of, found in most.items() if of not in speeds)
 
 
 def _trainings_by_variant(plan: Plan) -> dict[tuple[int, str], set[str]]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import gc
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
 
 import torch
 
@@ -15,25 +17,15 @@ from .compiled import Compiled, worth_compiling
 from .engine import Eager, Engine, Tell
 from .fused.compiling import kernels
 from .fused.lanes import Fused, fitting
-from .settings import Training
+from .pacing import Pace, Trial, fastest, timed
+from .settings import OF_THE_SPEED, Training
 from .unavailable import EngineUnavailable
 
 SHARE_OF_MEMORY = 0.8
-
-
-@dataclass(frozen=True)
-class Trial:
-    """Which numbers of networks at once are tried, how many steps of each are timed, and how many times the speed of
-    the number before makes another one worth its memory, and the longer wait for the first result.
-    """
-
-    numbers: Sequence[int]
-    steps: int
-    worth: float
-
-
 TRIAL_FUSED = Trial((4, 8, 16, 32, 64), steps=100, worth=1.01)
 TRIAL_CAPTURED = Trial((1, 2, 4, 8, 16), steps=12, worth=1.05)
+
+T = TypeVar("T")
 
 
 class Engines:
@@ -48,54 +40,68 @@ class Engines:
         self._shelf: Shelf | None = None
         self._kept: tuple[tuple[Training, int], Fused | Captured] | None = None
         self._fitting: dict[Training, list[type]] = {}
-        self._measured: dict[tuple[Training, int], int] = {}
+        self._paces: dict[tuple[object, ...], dict[int, Pace | None]] = {}  # of all trainings that are alike
         self._limits: dict[Training, int] = {}
         self._said: set[str] = set()
 
     def room(self, training: Training, dataset: Dataset, planned: int) -> int:
-        """How many networks go together, where so many are to be trained in all."""
-        room = self._wanted(training, dataset, planned)
+        """How many networks go together, where so many are still to be trained."""
+        room = self.most or self._by_the_fastest(training, dataset, partial(self._best, training, dataset, planned), 1)
         return min(room, self._limits.get(training, room))
 
     def limit(self, training: Training, most: int) -> None:
         """Notes that more networks of a training do not fit into memory."""
         self._limits[training] = most
 
-    def _wanted(self, training: Training, dataset: Dataset, planned: int) -> int:
-        if self.most is not None:
-            return self.most
-        if planned == 1 or not self._kinds(training, dataset):
-            return 1
-        asked = training, planned
-        if asked not in self._measured:
-            self._measured[asked] = self._calibrated(training, dataset, planned)
-        return self._measured[asked]
+    def paces(self, training: Training, dataset: Dataset, planned: int) -> dict[int, Pace]:
+        """How fast it is with each number of networks that was tried, up to the one that goes together; nothing of the
+        plain loop.
+        """
+        return self._by_the_fastest(training, dataset, partial(self._known_paces, training, dataset, planned), {})
+
+    def kind(self, training: Training, dataset: Dataset) -> type:
+        """Of the engine that is tried first."""
+        return next(iter(self._kinds(training, dataset)), Eager)
 
     def by_rows(self, training: Training, dataset: Dataset) -> bool:
         """Whether the engine has the images itself, and wants of a feed which ones."""
-        return bool(self._kinds(training, dataset))
+        return self.kind(training, dataset) is not Eager
 
     def engine(self, training: Training, dataset: Dataset, count: int) -> Engine:
         """An engine with room for `count` networks."""
         if self._kept is not None and self._kept[0] == (training, count):
             self._kept[1].clear()
             return self._kept[1]
-        self._kept = None  # first, so that its memory is free
-        for kind in self._kinds(training, dataset):
-            try:
-                engine = self._new(kind, training, dataset, count)
-            except EngineUnavailable as error:
-                self.refuse(training, kind, str(error))
-                continue
-            self._kept = (training, count), engine
-            return engine
-        return Eager(training, self.device)
+        self._let_go()
+        new = partial(self._new, training, dataset, count)
+        engine = self._by_the_fastest(training, dataset, new, None)
+        if engine is None:
+            return Eager(training, self.device)
+        self._kept = (training, count), engine
+        return engine
 
     def refuse(self, training: Training, kind: type, why: str) -> None:
         """Notes that an engine cannot do a training after all."""
-        self._kept = None
+        self._let_go()
         self._fitting[training].remove(kind)
-        self._say(f"{training.network.name}: {why}; it is trained the slower way")
+        self._say_slower(training, why)
+
+    def _let_go(self) -> None:
+        """Frees the memory of the engine that was kept, and of those that ran out of it: their errors hold them until
+        Python looks for objects that hold each other.
+        """
+        self._kept = None
+        gc.collect()
+
+    def _by_the_fastest(self, training: Training, dataset: Dataset, do: Callable[[type], T], otherwise: T) -> T:
+        """What comes of the fastest kind of engine that turns out able to; of the plain loop, something else."""
+        while kinds := self._kinds(training, dataset):
+            try:
+                return do(kinds[0])
+            except EngineUnavailable as error:
+                why = str(error)
+            self.refuse(training, kinds[0], why)  # behind the error, which holds on to the engine
+        return otherwise
 
     def _kinds(self, training: Training, dataset: Dataset) -> list[type]:
         """Engines that may be able to, the fastest first."""
@@ -104,15 +110,15 @@ class Engines:
             self._fitting[training] = [Captured] if on_gpu else []
             if on_gpu and worth_compiling(training, dataset):
                 self._fitting[training].insert(0, Compiled)
-            if on_gpu and fitting(training, dataset) is not None:
-                self._fitting[training].insert(0, Fused)
-                try:
+            try:
+                if on_gpu and fitting(training, dataset) is not None:
                     kernels(self.device)
-                except EngineUnavailable as error:  # an old GPU, or a compiler that is not there
-                    self.refuse(training, Fused, str(error))
+                    self._fitting[training].insert(0, Fused)
+            except EngineUnavailable as error:  # other settings, an old GPU, or a compiler that is not there
+                self._say_slower(training, str(error))
         return list(self._fitting[training])
 
-    def _new(self, kind: type, training: Training, dataset: Dataset, count: int) -> Fused | Captured:
+    def _new(self, training: Training, dataset: Dataset, count: int, kind: type) -> Fused | Captured:
         if self._shelf is None or self._shelf.dataset is not dataset:
             self._shelf = Shelf(dataset, self.device)
         if kind is Fused:
@@ -122,89 +128,55 @@ class Engines:
             self._say(f"{training.network.name}: compiled before its first step, which takes one to three minutes")
         return engine
 
+    def _say_slower(self, training: Training, why: str) -> None:
+        self._say(f"{training.network.name}: {why}; it is trained the slower way")
+
     def _say(self, line: str) -> None:
         """Once: the next engine may have the same to say."""
         if line not in self._said:
             self._said.add(line)
             self.tell(line)
 
-    def _calibrated(self, training: Training, dataset: Dataset, planned: int) -> int:
-        """More and more networks at once, as long as memory allows and the speed is worth it."""
-        feed = training.feed(0, dataset=dataset)
-        case = Case(feed, training.build(len(feed.classes), feed.channels).state_dict())
-        kind = self._kinds(training, dataset)[0]
-        trial = TRIAL_FUSED if kind is Fused else TRIAL_CAPTURED
+    # ---- how many at once
 
-        def speed(count: int) -> float | None:
-            _begin_to_count_memory(self.device)
-            try:
-                engine = self.engine(training, dataset, count)
-                if type(engine) is kind:
-                    return _speed(engine, count, case, trial.steps)
-            except torch.cuda.OutOfMemoryError:
-                return None
-            except EngineUnavailable as error:
-                self.refuse(training, kind, str(error))
-            finally:
-                self._kept = None  # it was captured outside a training, without its choice of kernels
-            raise EngineUnavailable("refused")
-
-        try:
-            best = fastest(trial, planned, speed, lambda: _memory_holds_twice(self.device))
-        except EngineUnavailable:  # the next kind has other numbers, or there is none
-            return self._wanted(training, dataset, planned)
-        self.tell(f"{training.network.name}: {best} networks at once are fastest here")
+    def _best(self, training: Training, dataset: Dataset, planned: int, kind: type) -> int:
+        """With a kind of engine: of few that are planned all, of more the fastest number."""
+        trial, known = _trial(kind), self._alike(training, kind)
+        if planned <= trial.numbers[0]:
+            return max(1, planned)
+        before = len(known)
+        memory = SHARE_OF_MEMORY * _memory(self.device)
+        best = fastest(trial, planned, lambda count: self._pace(training, dataset, count, kind), memory)
+        if len(known) > before:
+            self.tell(f"{training.network.name}: {best} networks at once are fastest here")
         return best
 
+    def _known_paces(self, training: Training, dataset: Dataset, planned: int, kind: type) -> dict[int, Pace]:
+        best = min(self.most, max(1, planned)) if self.most else self._best(training, dataset, planned, kind)
+        self._pace(training, dataset, best, kind)
+        return {count: pace for count, pace in self._alike(training, kind).items() if pace and count <= best}
 
-def fastest(
-    trial: Trial, planned: int, speed: Callable[[int], float | None], holds_twice: Callable[[], bool] = lambda: True
-) -> int:
-    """The number of networks from which on more are not worth it; `speed` is None where memory does not hold so many.
+    def _pace(self, training: Training, dataset: Dataset, count: int, kind: type) -> Pace | None:
+        """Of so many networks, timed once for all trainings that are alike."""
+        known = self._alike(training, kind)
+        if count not in known:
+            self._say(f"{training.network.name}: a few steps are timed first, of several networks at once")
+            self._let_go()
+            feed = training.feed(0, dataset=dataset)
+            case = Case(feed, training.build(len(feed.classes), feed.channels).state_dict())
+            make = partial(self._new, training, dataset, count, kind)
+            known[count] = timed(make, count, case, _trial(kind).steps, self.device)
+        return known[count]
 
-    Numbers of which already half are all that are `planned` are not tried.
-
-    >>> fastest(Trial((4, 8, 16, 32), 12, worth=1.05), 100, {4: 400, 8: 600, 16: 700, 32: 720}.get)
-    16
-    """
-    best, before = 1, 0.0
-    for number in trial.numbers:
-        if number >= 2 * planned or (before and not holds_twice()):
-            break
-        found = speed(number)
-        if found is None or found < trial.worth * before:
-            break
-        best, before = number, found
-    return best
-
-
-def _speed(engine: Engine, count: int, case: Case, steps: int) -> float:
-    """Networks times steps a second at best, once these and an evaluation, which needs memory, too, are captured."""
-    lanes = [engine.lane(case) for _ in range(count)]
-    steps = min(steps, case.feed.steps)
-    seconds: list[float] = []
-    while len(seconds) < 3:
-        for lane in lanes:
-            lane.prepare(0, torch.full((case.feed.steps,), 1e-4, dtype=torch.float64))
-            lane.begin()
-        since = time.perf_counter()
-        engine.run(lanes, steps)
-        lanes[0].end()  # which waits for the device
-        seconds.append(time.perf_counter() - since)
-        if len(seconds) == 1:  # which is that of capturing
-            engine.score(lanes)
-    return count * steps / min(seconds)
+    def _alike(self, training: Training, kind: type) -> dict[int, Pace | None]:
+        of = kind, *(getattr(training, setting) for setting in OF_THE_SPEED)
+        return self._paces.setdefault(of, {})
 
 
-def _begin_to_count_memory(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats(device)
+def _trial(kind: type) -> Trial:
+    return TRIAL_FUSED if kind is Fused else TRIAL_CAPTURED
 
 
-def _memory_holds_twice(device: torch.device) -> bool:
-    """Whether there is room for twice of what was in use at most since it was begun to count."""
-    if device.type != "cuda":
-        return True
-    total = torch.cuda.get_device_properties(device).total_memory
-    return 2 * torch.cuda.max_memory_reserved(device) <= SHARE_OF_MEMORY * total
+def _memory(device: torch.device) -> float:
+    """Of a GPU, in bytes."""
+    return torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else math.inf

@@ -82,6 +82,7 @@ class DataChoice(Choice):
 OF_THE_NETWORK = ("network", "init", "resolution")
 OF_THE_IMAGES = ("data", "resolution", "mean", "std")  # as they are, before they are augmented
 OF_THE_BATCHES = (*OF_THE_IMAGES, "augment", "batch")
+OF_THE_SPEED = ("network", "resolution", "data", "augment", "batch", "optimizer", "precision", "clip")  # of a step
 
 
 class Training(Settings):

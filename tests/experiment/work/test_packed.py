@@ -144,6 +144,22 @@ def test_memory_that_does_not_suffice_limits_the_training_it_was_too_small_for()
     assert [engines.room(training, one.dataset(), 9) for training in (one, other)] == [2, 8]
 
 
+def test_no_more_are_planned_for_than_the_store_lacks(tmp_path: Path) -> None:
+    """A measurement of how many go together must not take longer than the few that are left."""
+    run = started("smoke", tmp_path / "run", changes={**CHANGES, "variants": ["plain"], "cycles": 1})
+    planned: list[int] = []
+    engines = Engines(torch.device("cpu"))
+    engines.room = lambda training, dataset, count: planned.append(count) or 2  # type: ignore[method-assign]
+    packed = Packed(run.store, Compute(run.store), engines, lambda: None)
+    packed.run(run.plan, Observer())
+    assert set(planned) == {6}  # three seeds, each again once it is pruned
+    for step in [step for step in run.plan.trainings if step.masks is None][:2]:
+        take_out(run.store, step.key)
+    planned.clear()
+    packed.run(run.plan, Observer())
+    assert set(planned) == {2}
+
+
 @pytest.mark.parametrize("pack", [2, 7])
 def test_late_rewinding_in_packs_leaves_the_same_bytes(tmp_path: Path, pack: int) -> None:
     """First epochs with a checkpoint, trainings that go on from it, and trainings that begin at a later epoch."""

@@ -94,11 +94,18 @@ def test_the_number_of_networks_is_measured_once(device: torch.device, monkeypat
     engines, dataset = choosing.Engines(device, None, told.append), few()
     engines._fitting[SMALL] = [Fused]  # as on a GPU
     built = counted(monkeypatch)
-    assert engines.room(SMALL, dataset, planned=3) == 4
-    assert built == [1, 2, 4]
-    assert engines.room(SMALL, dataset, planned=3) == 4
-    assert built == [1, 2, 4]
-    assert told == ["resnet8: 4 networks at once are fastest here"]
+    assert engines.room(SMALL, dataset, planned=3) == 3
+    assert built == [1, 2, 3]
+    assert engines.room(SMALL, dataset, planned=3) == 3
+    assert built == [1, 2, 3]
+    assert told == [
+        "resnet8: a few steps are timed first, of several networks at once",
+        "resnet8: 3 networks at once are fastest here",
+    ]
+    found = engines.paces(SMALL, dataset, planned=3)
+    assert built == [1, 2, 3]
+    assert [*found] == [1, 2, 3]
+    assert all(pace.step > 0 and pace.evaluation > 0 for pace in found.values())
 
 
 @pytest.mark.parametrize("device", ["cpu"], indirect=True)

@@ -82,7 +82,7 @@ class _Shift:
         self._pruning, self._measuring, self._loading, self._keeping = pools
         self._kept: Future[None] | None = None  # or about to be: the latest pack
         self._rooms: dict[Training, int] = {}
-        self._planned = Counter(step.training for step in queue.plan.steps.values() if isinstance(step, Train))
+        self._planned: Counter[Training] = Counter()
         self._lock = threading.RLock()  # of `prepared`, `under_way` and `over`
 
     def work(self) -> None:
@@ -177,6 +177,8 @@ class _Shift:
         return _Pack(steps, by_rows, self._loading.submit(self._cases, steps, by_rows))
 
     def _room(self, training: Training) -> int:
+        if training not in self._planned:  # some that were there may be gone since it was counted
+            self._planned |= Counter(step.training for step in self.queue.missing() if isinstance(step, Train))
         dataset = self.compute.loaded.dataset(training)
         self._rooms[training] = room = self.engines.room(training, dataset, self._planned[training])
         return room

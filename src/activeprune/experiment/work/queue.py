@@ -70,6 +70,11 @@ class Queue:
         for key in list(self._held):
             self._release(key)
 
+    def missing(self) -> Sequence[Step]:
+        """What the store lacks."""
+        with self._lock:
+            return self.plan.todo(self._seen).missing
+
     def take(self, choose: Choose = one, wait: bool = True) -> list[Step]:
         """Steps to compute next, of those that `choose` picks; none when nothing is left that could be.
 

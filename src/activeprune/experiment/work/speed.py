@@ -14,16 +14,18 @@ from statistics import median
 import numpy as np
 import torch
 
-from ...data import Feed, Part
+from ...data import Dataset, Feed, Part
 from ...machine import cores, described, one_thread
 from ...training import Training
+from ...training.choosing import Engines
 from ...training.engine import EVALUATED
+from ...training.loop import same_kernels
 from ...training.member import Member
+from ...training.settings import OF_THE_SPEED
 from ..plan.steps import identity
 from ..store import Store
 from ..store.provenance import Provenance
 
-WHAT_COUNTS = ("network", "data", "batch", "precision", "optimizer", "augment", "resolution")  # for the speed
 SECONDS_TO_MEASURE = 3.0
 FEWEST_STEPS = 2
 
@@ -67,7 +69,7 @@ class Speed:
 
 def alike(training: Training) -> str:
     """The same for trainings whose steps take the same time."""
-    settings = {key: value for key, value in identity(training).items() if key in WHAT_COUNTS}
+    settings = {key: value for key, value in identity(training).items() if key in OF_THE_SPEED}
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -92,21 +94,35 @@ def _summed_up(shares: Mapping[int, list[float]], steps: int) -> Speed:
     return Speed(median(every), steps, {pack: pack * median(found) for pack, found in shares.items()})
 
 
-def measured(training: Training, device: torch.device) -> Speed:
-    """The speed of a few steps and of a part of an evaluation, timed now. Needs the data, and changes nothing."""
-    feed = training.feed(0, device, cores())
+def measured(training: Training, engines: Engines, planned: int = 1) -> Speed:
+    """The speed of a few steps and of a part of an evaluation, timed now: of networks side by side where so many are
+    `planned` and an engine can do that. Needs the data, and changes nothing.
+    """
+    with one_thread(engines.device), same_kernels():  # as in a run
+        dataset = training.dataset()
+        paces = engines.paces(training, dataset, planned)
+        if not paces:
+            return _alone(training, dataset, engines.device)
+        steps = training.feed(0, dataset=dataset).steps
+        packs = {count: pace.step + pace.evaluation / steps for count, pace in paces.items()}
+        most = max(packs)
+        return Speed(packs[most] / most, steps, packs)
+
+
+def _alone(training: Training, dataset: Dataset, device: torch.device) -> Speed:
+    """Of the plain loop."""
+    feed = training.feed(0, device, cores(), dataset)
     model = training.build(len(feed.classes), feed.channels)
     member = Member(training, model, model.state_dict(), None, device)
-    with one_thread(device):
-        member.step(*next(feed.training(0)))  # the first one also loads and chooses kernels
-        since, steps = time.perf_counter(), 0
-        for x, y in islice(feed.training(1), max(FEWEST_STEPS, feed.steps - 1)):
-            float(member.step(x, y)[0])  # waits for the device
-            steps += 1
-            if steps >= FEWEST_STEPS and time.perf_counter() - since > SECONDS_TO_MEASURE:
-                break
-        per_step = (time.perf_counter() - since) / steps
-        return Speed(per_step + _evaluation(member, feed) / feed.steps, feed.steps)
+    member.step(*next(feed.training(0)))  # the first one also loads and chooses kernels
+    since, steps = time.perf_counter(), 0
+    for x, y in islice(feed.training(1), max(FEWEST_STEPS, feed.steps - 1)):
+        float(member.step(x, y)[0])  # waits for the device
+        steps += 1
+        if steps >= FEWEST_STEPS and time.perf_counter() - since > SECONDS_TO_MEASURE:
+            break
+    per_step = (time.perf_counter() - since) / steps
+    return Speed(per_step + _evaluation(member, feed) / feed.steps, feed.steps)
 
 
 def _evaluation(member: Member, feed: Feed) -> float:

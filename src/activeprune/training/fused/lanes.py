@@ -31,7 +31,7 @@ class Fused:
     def __init__(self, training: Training, shelf: Shelf, device: torch.device, count: int) -> None:
         model = fitting(training, shelf.dataset)
         if model is None:
-            raise EngineUnavailable(f"the fused kernels are not made for {training.network.name} trained like this")
+            raise EngineUnavailable(f"the fused kernels are not made for {training.network.name}")
         self.training, self.shelf, self.device, self.model = training, shelf, device, model
         layout = Layout(model.depth, model.kind, len(shelf.dataset.classes))
         self.networks = FusedResNets(layout, _recipe(training), shelf.pixels, shelf.labels, count)
@@ -178,17 +178,22 @@ class FusedLane:
 
 
 def fitting(training: Training, dataset: Dataset) -> CifarResNet | None:
-    """The network, if this is a training that the fused kernels are made for."""
+    """The network, if it is of the family that the fused kernels are made for; `EngineUnavailable` says what they
+    cannot do of its training.
+    """
     images, classes = dataset.train, len(dataset.classes)
-    if not isinstance(images, Images) or (training.optimizer, training.precision) != ("sgd", "bf16"):
-        return None
-    if training.clip is not None or training.resolution is not None:
+    if not isinstance(images, Images):
         return None
     model = training.build(classes, images.shape[0])
     if not isinstance(model, CifarResNet):
         return None
+    for setting, possible in (("precision", "bf16"), ("optimizer", "sgd"), ("clip", None), ("resolution", None)):
+        if (found := getattr(training, setting)) != possible:
+            raise EngineUnavailable(f"{setting} = {found}: the fused engine has {possible or 'none'}")
     layout, count = Layout(model.depth, model.kind, classes), len(images) + len(dataset.test)
-    return None if why_not(layout, _recipe(training), (count, *images.shape)) else model
+    if reason := why_not(layout, _recipe(training), (count, *images.shape)):
+        raise EngineUnavailable(reason)
+    return model
 
 
 def _recipe(training: Training) -> Recipe:
