@@ -1,9 +1,13 @@
 """Random choices depend on seed, purpose and index, on nothing else, for ever."""
 
+import random
+
+import numpy as np
 import pytest
+import torch
 
 import activeprune as ap
-from activeprune.core.randomness import generator, stable_seed
+from activeprune.core.randomness import everybodys_kept, everybodys_states, generator, seed_pythons, stable_seed
 
 
 def test_recorded_seeds_never_change() -> None:
@@ -29,3 +33,27 @@ def test_a_generator_is_on_the_cpu_and_starts_from_its_seed() -> None:
 def test_what_is_no_whole_number_is_no_seed(seed: object, index: object) -> None:
     with pytest.raises(ap.InputError, match=f"seed and index must be whole numbers, not {seed!r} and {index!r}"):
         stable_seed(seed, "method", index)
+
+
+def drawn() -> tuple[float, float, float]:
+    return random.random(), float(np.random.rand()), float(torch.rand(()))  # noqa: NPY002
+
+
+def test_generators_that_are_everybodys_go_on_from_where_they_were() -> None:
+    cpu = torch.device("cpu")
+    before = everybodys_states(cpu)
+    with everybodys_kept():
+        seed_pythons(stable_seed(0, "step", 0))
+        assert everybodys_states(cpu) != before
+        first = drawn()
+        seed_pythons(stable_seed(0, "step", 0))
+        assert drawn()[:2] == first[:2]
+    assert everybodys_states(cpu) == before
+
+
+@pytest.mark.parametrize("draw", [random.random, lambda: np.random.rand(), lambda: torch.rand(())])  # noqa: NPY002
+def test_whoever_draws_is_seen(draw) -> None:
+    before = everybodys_states(torch.device("cpu"))
+    assert everybodys_states(torch.device("cpu")) == before
+    draw()
+    assert everybodys_states(torch.device("cpu")) != before

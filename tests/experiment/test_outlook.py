@@ -9,16 +9,17 @@ import torch
 
 import activeprune as ap
 from activeprune.cli import main
-from activeprune.experiment.outlook import outlook, unmeasured
+from activeprune.experiment.outlook import outlook
 from activeprune.experiment.plan import Plan
 from activeprune.experiment.plan.reading import read_study
 from activeprune.experiment.search import started
 from activeprune.experiment.store import FolderStore
 from activeprune.experiment.work import speed
-from activeprune.experiment.work.speed import Speed, alike
+from activeprune.experiment.work.speed import Speed, Speeds
 from activeprune.machine import CPU, described, one_thread
 from activeprune.training import Training
 from activeprune.training.choosing import Engines
+from activeprune.training.duration import Duration
 
 STATE_BYTES = sum(t.numel() * t.element_size() for t in ap.build("resnet20").state_dict().values())
 MASK_BYTES = sum(m.numel() for m in ap.Masks.dense(ap.build("resnet20")).values()) // 8
@@ -33,9 +34,14 @@ def plan_of(**changes) -> Plan:
 
 
 def seconds(plan: Plan, processes: int, per_step: float = 2.0) -> float | None:
-    training = plan.trainings[0].training
-    speeds = {alike(training): Speed(per_step, 351)}
-    return outlook(plan, FolderStore("/nowhere"), speeds, processes).seconds
+    return outlook(plan, FolderStore("/nowhere"), speeds(plan, Speed(per_step, 351)), processes).seconds
+
+
+def speeds(plan: Plan, speed: Speed) -> Speeds:
+    """Of its first training, and so of all that are alike."""
+    found = Speeds()
+    found.add(plan.trainings[0].training, speed)
+    return found
 
 
 def test_time_is_the_work_of_all_but_no_less_than_the_longest_chain() -> None:
@@ -53,8 +59,8 @@ def test_a_training_in_a_pack_takes_as_long_as_the_pack() -> None:
     steps = 10 * 351
 
     def foretold(plan: Plan, processes: int = 1) -> float | None:
-        speeds = {alike(plan.trainings[0].training): Speed(0.15, 351, {1: 0.5, 8: 1.2})}
-        return outlook(plan, FolderStore("/nowhere"), speeds, processes).seconds
+        known = speeds(plan, Speed(0.15, 351, {1: 0.5, 8: 1.2}))
+        return outlook(plan, FolderStore("/nowhere"), known, processes).seconds
 
     full = plan_of(variants=["plain"], cycles=1, seeds=8)  # eight T1, then eight R1
     assert foretold(full) == pytest.approx(2 * 1.2 * steps)
@@ -75,32 +81,38 @@ def test_iterations_count_as_such() -> None:
 
 
 def test_without_a_measurement_nothing_is_claimed() -> None:
-    plan = plan_of(variants=["plain"])
-    assert outlook(plan, FolderStore("/nowhere"), {}).seconds is None
-    ((training, count),) = unmeasured(plan, FolderStore("/nowhere"), {}).items()
-    assert training == plan.studies[0].training
-    assert count == len(plan.trainings)
+    assert outlook(plan_of(variants=["plain"]), FolderStore("/nowhere"), Speeds()).seconds is None
 
 
-def test_of_trainings_that_are_alike_the_most_frequent_one_is_measured() -> None:
-    store = FolderStore("/nowhere")
-    few, many = (plan_of(variants=["plain"], seeds=seeds, lr=lr).studies[0] for seeds, lr in ((1, 0.1), (3, 0.2)))
-    plan = Plan(few, many)
-    assert unmeasured(plan, store, {}) == {many.training: len(Plan(many).trainings)}
-    assert unmeasured(plan, store, {alike(few.training): Speed(1.0, 1)}) == {}
+BASE = {"network": "resnet8", "data": "digits", "lr": 0.1, "epochs": "3ep", "batch": 64}
 
 
-def test_trainings_are_alike_in_what_takes_time() -> None:
-    base = {"network": "resnet8", "data": "digits", "lr": 0.1, "epochs": "3ep", "batch": 64}
-    one = alike(Training.read(base))
-    assert one == alike(Training.read({**base, "lr": 0.3, "epochs": "9ep", "weight_decay": 0.1}))
-    for change in (
-        {"batch": 32},
-        {"network": "resnet20"},
-        {"precision": "bf16"},
-        {"data": {"name": "digits", "limit": 9}},
-    ):
-        assert one != alike(Training.read({**base, **change}))
+@pytest.mark.parametrize(
+    ("change", "alike"),
+    [
+        ({"lr": 0.3, "epochs": "9ep", "weight_decay": 0.1}, True),
+        ({"batch": 32}, False),
+        ({"network": "resnet20"}, False),
+        ({"precision": "bf16"}, False),
+        ({"clip": 1.0}, False),
+        ({"data": {"name": "digits", "limit": 9}}, False),
+    ],
+    ids=str,
+)
+def test_a_speed_is_that_of_trainings_whose_steps_take_the_same_time(change: dict, alike: bool) -> None:
+    known = Speeds()
+    known.add(Training.read(BASE), Speed(1.0, 20))
+    assert (known.of(Training.read({**BASE, **change})) is not None) is alike
+
+
+def test_a_training_that_is_long_enough_to_be_compiled_is_faster_than_a_short_one() -> None:
+    short, long = (Training.read({**BASE, "precision": "bf16", "epochs": epochs}) for epochs in ("249ep", "250ep"))
+    known = Speeds()
+    known.add(short, Speed(2.0, 20))
+    assert known.of(long) is None
+    known.add(long, Speed(1.0, 20))
+    assert [known.of(one).seconds for one in (short, long)] == [2.0, 1.0]
+    assert known.of(short.model_copy(update={"epochs": Duration.read("4999it")})).seconds == 2.0
 
 
 @pytest.mark.parametrize(
@@ -115,13 +127,14 @@ def test_trainings_are_alike_in_what_takes_time() -> None:
 def test_disk_is_what_is_kept_at_a_time(changes: dict, states: int) -> None:
     plan = plan_of(variants=["plain"], cycles=3, measure=[], **changes)
     small = 3 * MASK_BYTES + len(plan.trainings) * 10 * 250
-    assert outlook(plan, FolderStore("/nowhere"), {}).disk == pytest.approx(states * STATE_BYTES + small, rel=0.03)
+    foretold = outlook(plan, FolderStore("/nowhere"), Speeds())
+    assert foretold.disk == pytest.approx(states * STATE_BYTES + small, rel=0.03)
 
 
 @pytest.mark.parametrize("measure", [[], ["dnr"]])
 def test_the_disk_that_was_foretold_is_the_disk_that_was_used(tmp_path: Path, measure: list) -> None:
     run = started("smoke", tmp_path / "run", changes={"measure": measure})
-    foretold = outlook(run.plan, run.store, {}).disk
+    foretold = outlook(run.plan, run.store, Speeds()).disk
     run.go()
     used = sum(size for entry in run.store.list() for size in entry.parts.values())
     assert foretold == pytest.approx(used, rel=0.1)
@@ -130,23 +143,24 @@ def test_the_disk_that_was_foretold_is_the_disk_that_was_used(tmp_path: Path, me
 def test_speeds_are_those_of_this_machine(tmp_path: Path) -> None:
     run = started("smoke", tmp_path / "run", changes={"variants": ["plain"], "cycles": 1})
     run.go()
-    found = speed.known(run.store, CPU)
-    assert list(found) == [alike(run.study.training)]
+    found = speed.known(run.store, CPU).of(run.study.training)
     told = [run.store.provenance(step.key)["speed"] for step in run.plan.trainings]
-    assert found[alike(run.study.training)].steps == told[0]["steps_per_epoch"] == 108 // 32
+    assert found is not None
+    assert found.steps == told[0]["steps_per_epoch"] == 108 // 32
     with one_thread(CPU):
         here = described(torch.device("cpu"))
     assert {run.store.provenance(step.key)["machine"] for step in run.plan.trainings} == {here}
     elsewhere = FolderStore(tmp_path / "elsewhere")
     for number, speed_told in enumerate(told):
         elsewhere.put(f"{number:032x}", {"record.json": b"{}"}, {"machine": "an abacus", "speed": speed_told})
-    assert speed.known(elsewhere, CPU) == {}
+    assert speed.known(elsewhere, CPU).of(run.study.training) is None
 
 
 def test_speeds_of_packs_are_told_apart_by_their_size(tmp_path: Path) -> None:
     run = started("smoke", tmp_path / "run", changes={"variants": ["plain"], "cycles": 1, "seeds": 5})
     run.go(pack=3)
-    found = speed.known(run.store, CPU)[alike(run.study.training)]
+    found = speed.known(run.store, CPU).of(run.study.training)
+    assert found is not None
     told = [run.store.provenance(step.key) for step in run.plan.trainings]
     assert sorted(found.packs) == sorted({provenance["pack"] for provenance in told})
     assert found.most == 3
@@ -163,7 +177,7 @@ def test_a_few_steps_are_timed_on_request(
     timed: list[Speed] = []
 
     def noting(training: Training, engines: Engines, planned: int) -> Speed:
-        assert planned == len(Plan(read_study("smoke")).trainings)
+        assert planned == max(Plan(read_study("smoke")).todo(FolderStore("/nowhere")).waves.values())
         timed.append(measured(training, engines, planned))
         return timed[-1]
 
@@ -176,3 +190,16 @@ def test_a_few_steps_are_timed_on_request(
     plan = Plan(study)
     assert told["seconds"] == pytest.approx(one.seconds * len(plan.trainings) * one.steps_of(study.training))
     assert not (tmp_path / "run").exists()
+
+
+def test_trainings_that_are_alike_are_timed_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those of a grid of learning rates; where one is planned for more networks than others, that one is."""
+    asked: list[tuple[float, int]] = []
+    monkeypatch.setattr(speed, "measured", lambda t, _, planned: asked.append((t.lr, planned)) or Speed(1.0, 3))
+    grid = ["--grid", "lr=0.1,0.2", "--grid", "batch=16,32", "--set", "seeds=2", "--set", "variants=[plain]"]
+    arguments = ["run", "smoke", "--out", str(tmp_path / "run"), "--dry-run", "--measure", "--json", *grid]
+    assert main(arguments) == 0
+    assert json.loads(capsys.readouterr().out)["seconds"] > 0
+    assert [planned for _, planned in asked] == [4, 4]  # once a batch size: two seeds, retrained and in the next cycle

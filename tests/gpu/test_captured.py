@@ -39,8 +39,9 @@ def counts(state: dict) -> set[int]:
 @pytest.mark.parametrize(
     "changes",
     [{}, {"nesterov": True}, {"momentum": 0.0}, {"optimizer": "adam", "lr": 1e-3}, {"optimizer": "adamw", "lr": 1e-3},
-     {"clip": 0.5, "label_smoothing": 0.1}, {"augment": "none"}, {"augment": "crop"}],
-    ids=lambda changes: ",".join(changes) or "plain",
+     {"clip": 0.5, "label_smoothing": 0.1}, {"augment": "none"}, {"augment": "crop"},
+     *({"network": network} for network in ("vgg19", "densenet40", "mobilenetv2"))],
+    ids=str,
 )  # fmt: skip
 def test_the_first_twenty_steps_are_those_of_one_network_alone(changes: dict) -> None:
     """fp32, deterministic algorithms, no TF32."""

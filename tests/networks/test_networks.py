@@ -1,13 +1,16 @@
 """The paper's networks: their sizes, shapes and starts."""
 
+import random
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 import activeprune as ap
+from activeprune.core.randomness import everybodys_states
 from activeprune.networks import NETWORKS, network
 from activeprune.networks.initial import initial
 
@@ -116,6 +119,21 @@ def test_the_start_depends_on_seed_and_cycle_alone() -> None:
     for seed, cycle in [(0, 2), (1, 1)]:
         other = initial("resnet8", 10, seed=seed, cycle=cycle).state_dict()
         assert not torch.equal(first["conv.weight"], other["conv.weight"])
+
+
+def drawn_by_numpy(num_classes: int = 10) -> nn.Module:
+    layer = nn.Linear(1, num_classes)
+    layer.weight.data += float(np.random.rand()) + random.random()  # noqa: NPY002  as old code does
+    return layer
+
+
+def test_a_builder_may_draw_from_any_generator_that_is_everybodys() -> None:
+    name, before = "tests.networks.test_networks:drawn_by_numpy", everybodys_states(torch.device("cpu"))
+    one, two = (initial(name, 10, seed=5, cycle=0, init="native").state_dict() for _ in range(2))
+    assert torch.equal(one["weight"], two["weight"])
+    assert everybodys_states(torch.device("cpu")) == before
+    other = initial(name, 10, seed=6, cycle=0, init="native").state_dict()
+    assert not torch.equal(one["weight"], other["weight"])
 
 
 def _native(random_state: int) -> dict[str, torch.Tensor]:

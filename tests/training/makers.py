@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -42,6 +45,29 @@ def loading(num_classes: int = 2, in_channels: int = 2, weights: str | None = No
 
 def frozen(num_classes: int = 2, in_channels: int = 2) -> nn.Module:
     return small(num_classes, in_channels).requires_grad_(False)
+
+
+class Skipping(nn.Sequential):
+    """Doubles its output now and then in training, as is drawn on the CPU."""
+
+    def __init__(self, draw: Callable[[], float], *layers: nn.Module) -> None:
+        super().__init__(*layers)
+        self.draw = draw
+
+    def forward(self, x: Tensor) -> Tensor:
+        output: Tensor = super().forward(x)
+        return output if not self.training or self.draw() < 0.5 else 2 * output
+
+
+DRAWS = {
+    "torch": lambda: float(torch.rand(())),
+    "numpy": lambda: float(np.random.rand()),  # noqa: NPY002  as old code does
+    "python": random.random,
+}
+
+
+def skipping(num_classes: int = 2, in_channels: int = 2, draws: str = "torch") -> nn.Module:
+    return Skipping(DRAWS[draws], *small(num_classes, in_channels))
 
 
 def one_output(num_classes: int = 2, in_channels: int = 2) -> nn.Module:

@@ -1,11 +1,9 @@
 """The captured engine, as far as it goes without a GPU: its graphs are tapes of operations."""
 
-import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -17,7 +15,7 @@ from activeprune.training.captured import Captured, CapturedLane
 from activeprune.training.counts import BatchCounts
 from activeprune.training.loop import train_together
 from activeprune.training.unavailable import EngineUnavailable
-from tests.training.makers import by_itself, half, same, small, start_of, training
+from tests.training.makers import DRAWS, by_itself, half, same, small, start_of, training
 from tests.training.tape import Tape
 
 CPU = torch.device("cpu")
@@ -61,29 +59,6 @@ def twice(num_classes: int = 2, in_channels: int = 2) -> nn.Module:
 
 def reading(num_classes: int = 2, in_channels: int = 2) -> nn.Module:
     return Twice()
-
-
-class Skipping(nn.Sequential):
-    """Leaves its middle out now and then, and how often is drawn on the CPU."""
-
-    def __init__(self, draw: Callable[[], float], *layers: nn.Module) -> None:
-        super().__init__(*layers)
-        self.draw = draw
-
-    def forward(self, x: Tensor) -> Tensor:
-        output: Tensor = super().forward(x)
-        return output if not self.training or self.draw() < 0.5 else 2 * output
-
-
-DRAWS = {
-    "torch": lambda: float(torch.rand(())),
-    "numpy": lambda: float(np.random.rand()),  # noqa: NPY002  as old code does
-    "python": random.random,
-}
-
-
-def skipping(num_classes: int = 2, in_channels: int = 2, draws: str = "torch") -> nn.Module:
-    return Skipping(DRAWS[draws], *small(num_classes, in_channels))
 
 
 class Here(Captured):
@@ -146,7 +121,6 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         "current_stream": lambda device: main,
         "stream": lambda stream: nullcontext(),
         "synchronize": lambda device: None,
-        "get_rng_state": lambda device: torch.zeros(1),
         "default_generators": (generator,),
     }.items():
         monkeypatch.setattr(torch.cuda, name, fake)
@@ -232,7 +206,7 @@ def test_a_step_that_cannot_be_recorded_is_left_to_another_engine() -> None:
 @pytest.mark.parametrize("draws", DRAWS)
 def test_a_network_that_draws_on_the_cpu_is_left_to_another_engine(draws: str) -> None:
     """A graph would do what came of one draw in every step."""
-    network = {"name": "tests.training.test_captured:skipping", "draws": draws}
+    network = {"name": "tests.training.makers:skipping", "draws": draws}
     chosen = FULL.model_copy(update={"network": training(network=network).network})
     with pytest.raises(EngineUnavailable, match="draws random numbers in training"):
         train_together(chosen, [case(chosen, 0)], Here(chosen))

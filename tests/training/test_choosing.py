@@ -2,11 +2,14 @@
 
 import gc
 import weakref
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from torch import Tensor, nn
 
-from activeprune.data import Dataset, Images
+from activeprune.data import Dataset, Files, Images
 from activeprune.training import Training, choosing
 from activeprune.training.captured import Captured
 from activeprune.training.choosing import Engines
@@ -67,6 +70,14 @@ def test_on_a_gpu_another_engine_is_expected_and_a_line_says_why() -> None:
     assert len(told) == 1
 
 
+def test_images_that_are_read_from_files_are_trained_on_by_the_plain_loop_and_a_line_says_so() -> None:
+    told: list[str] = []
+    engines = Engines(torch.device("cuda"), tell=told.append)
+    files = Files(Path(), np.array([b"one.png"]), torch.zeros(1, dtype=torch.int64))
+    assert engines.kind(of_bf16(), Dataset("files", ("a",), files, files)) is Eager
+    assert told == ["resnet20: its images are read from files while it is trained; it is trained the slower way"]
+
+
 def test_on_a_cpu_the_plain_loop_does_everything() -> None:
     told: list[str] = []
     for most, room in ((None, 1), (3, 3)):
@@ -119,7 +130,7 @@ def test_few_trainings_need_no_trial_and_kinds_that_fail_leave_one_at_a_time() -
     told: list[str] = []
     engines = Engines(CPU, None, told.append)
     engines._fitting[of_bf16()] = [Fused, Compiled, Captured]  # as if this were a GPU
-    assert [engines.room(of_bf16(), patches(), planned) for planned in range(5)] == [1, 1, 2, 3, 4]
+    assert {engines.room(of_bf16(), patches(), planned) for planned in range(5)} == {4}
     assert told == []
     assert engines.room(of_bf16(), patches(), planned=9) == 1
     assert engines._fitting[of_bf16()] == []
@@ -156,17 +167,65 @@ def test_trainings_that_are_alike_are_timed_once(monkeypatch: pytest.MonkeyPatch
     assert timed[5:] == [1, 2, 3]
 
 
-def test_a_number_that_was_chosen_is_timed_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("planned", "known"), [(100, [1, 6]), (2, [1, 2]), (1, [1])])
+def test_a_number_that_was_chosen_is_timed_and_one_network_alone(
+    monkeypatch: pytest.MonkeyPatch, planned: int, known: list[int]
+) -> None:
+    """A dry run asks: a network that others wait for may be alone."""
     monkeypatch.setattr(choosing, "timed", lambda make, count, *_: Pace(step=float(count)))
     engines = Engines(CPU, most=6)
     engines._fitting[of_bf16()] = [Fused]
-    assert engines.room(of_bf16(), patches(), planned=100) == 6
-    assert engines.paces(of_bf16(), patches(), planned=100) == {6: Pace(6.0)}
-    assert engines.paces(of_bf16(), patches(), planned=2) == {2: Pace(2.0)}
+    assert engines.room(of_bf16(), patches(), planned) == 6
+    assert engines.paces(of_bf16(), patches(), planned) == {count: Pace(float(count)) for count in known}
 
 
-def test_memory_that_does_not_hold_the_chosen_number_leaves_nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choosing, "timed", lambda *_: None)
-    engines = Engines(CPU, most=6)
+@pytest.mark.parametrize(
+    ("most", "fit", "known"), [(6, 3, [1, 3]), (6, 5, [1, 3]), (6, 1, [1]), (6, 0, []), (None, 3, [1, 2])]
+)
+def test_where_memory_does_not_hold_a_number_a_smaller_one_is_timed(
+    monkeypatch: pytest.MonkeyPatch, most: int | None, fit: int, known: list[int]
+) -> None:
+    """As a run, which would halve its packs."""
+    monkeypatch.setattr(choosing, "timed", lambda make, count, *_: Pace(float(count)) if count <= fit else None)
+    told: list[str] = []
+    engines = Engines(CPU, most, told.append)
     engines._fitting[of_bf16()] = [Fused]
-    assert engines.paces(of_bf16(), patches(), planned=100) == {}
+    assert [*engines.paces(of_bf16(), patches(), planned=100)] == known
+    assert told[1:] == ([] if most else ["resnet20: 2 networks at once are fastest here"])
+
+
+def test_errors_in_a_trial_leave_one_network_at_a_time_and_its_training_to_tell_of_them() -> None:
+    chosen = of_bf16(network={"name": "tests.training.test_choosing:failing"})
+    told: list[str] = []
+    engines = Engines(CPU, None, told.append)
+    engines._fitting[chosen] = [Plain]
+    assert engines.room(chosen, patches(), planned=100) == 1
+    assert engines._fitting[chosen] == [Plain]
+    assert len(told) == 1
+
+
+def failing(num_classes: int = 10, in_channels: int = 3) -> nn.Module:
+    """Can be evaluated, but not trained."""
+
+    class Failing(nn.Sequential):
+        def forward(self, x: Tensor) -> Tensor:
+            if self.training:
+                raise ValueError("no")
+            output: Tensor = super().forward(x)
+            return output
+
+    return Failing(nn.Flatten(), nn.Linear(in_channels * 1024, num_classes))
+
+
+class Plain(Eager):
+    """The plain loop in the place of an engine for several."""
+
+    def __init__(self, training: Training, shelf: object, device: torch.device, tell: object) -> None:
+        super().__init__(training, device)
+
+
+def test_the_memory_of_others_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU may have more than one process."""
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (50, 140))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 30)
+    assert choosing._memory(torch.device("cuda")) == 80

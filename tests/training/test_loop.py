@@ -8,9 +8,11 @@ import torch
 from torch.optim import SGD, Adam, AdamW
 
 import activeprune as ap
+from activeprune.core.randomness import everybodys_states
 from activeprune.data import InMemory
+from activeprune.machine import CPU
 from activeprune.training import Case, Training, learning_rates, train
-from tests.training.makers import FULL, by_itself, half, plain_loop, same, same_result, start_of, training
+from tests.training.makers import DRAWS, FULL, by_itself, half, plain_loop, same, same_result, start_of, training
 
 
 def test_the_same_inputs_give_the_same_bits() -> None:
@@ -96,6 +98,20 @@ def test_dropout_takes_part_and_is_the_same_each_time() -> None:
     start = start_of(chosen)
     assert same(by_itself(chosen, 1, start).state, by_itself(chosen, 1, start).state)
     assert not same(by_itself(chosen, 1, start).state, by_itself(training(epochs="1ep"), 1, start).state)
+
+
+@pytest.mark.parametrize("draws", DRAWS)
+def test_what_a_network_draws_is_the_same_each_time(draws: str) -> None:
+    """From whichever generator, and whoever has drawn from it before; nobody sees that it was."""
+    chosen = training(network={"name": "tests.training.makers:skipping", "draws": draws}, epochs="2ep")
+    first = by_itself(chosen, 1, start_of(chosen))
+    before = DRAWS[draws]()
+    state = everybodys_states(CPU)
+    again = by_itself(chosen, 1, start_of(chosen))
+    assert everybodys_states(CPU) == state
+    assert DRAWS[draws]() != before
+    assert same(first.state, again.state)
+    assert not same(first.state, by_itself(training(epochs="2ep"), 1, start_of(chosen)).state)
 
 
 def test_dropout_is_another_in_every_epoch() -> None:

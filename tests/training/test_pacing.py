@@ -8,6 +8,7 @@ import torch
 from activeprune.training import Case
 from activeprune.training.engine import Eager
 from activeprune.training.pacing import Pace, Trial, fastest, timed
+from activeprune.training.unavailable import EngineUnavailable
 from tests.training.makers import start_of, training
 
 DOUBLED = Trial((1, 2, 4, 8), steps=1, worth=1.1)
@@ -41,6 +42,16 @@ def paces(speeds: dict[int, float], tried: list[int] | None = None) -> Callable[
 )
 def test_more_at_once_are_tried_as_long_as_they_are_faster(speeds: dict, planned: int, best: int) -> None:
     assert fastest(DOUBLED, planned, paces(speeds)) == best
+
+
+@pytest.mark.parametrize(
+    ("speeds", "tried", "best"),
+    [({2: 20, 1: 10}, [8, 4, 2], 2), ({1: 10}, [8, 4, 2, 1], 1), ({}, [8, 4, 2, 1], 1), ({8: 80}, [8, 16], 8)],
+)
+def test_where_the_first_number_cannot_be_had_it_is_halved(speeds: dict, tried: list[int], best: int) -> None:
+    asked: list[int] = []
+    assert fastest(Trial((8, 16), steps=1, worth=1.1), 100, paces(speeds, asked)) == best
+    assert asked == tried
 
 
 @pytest.mark.parametrize(("memory", "best"), [(10, 1), (39, 2), (40, 4), (1000, 8)])
@@ -80,9 +91,21 @@ def test_a_step_is_timed_in_epochs_that_have_fewer_than_wanted() -> None:
     assert timed(lambda: Eager(chosen, device), 1, case, 10_000, device) is not None
 
 
-def test_what_memory_does_not_hold_has_no_pace() -> None:
+@pytest.mark.parametrize("error", [torch.cuda.OutOfMemoryError("too much"), ValueError("of the network's own")])
+def test_what_cannot_be_trained_has_no_pace(error: Exception) -> None:
+    """Its training will say why."""
+    assert of_an_engine_that_raises(error) is None
+
+
+@pytest.mark.parametrize("error", [EngineUnavailable("not here"), KeyboardInterrupt()])
+def test_what_another_engine_or_the_user_must_know_of_is_raised(error: BaseException) -> None:
+    with pytest.raises(type(error)):
+        of_an_engine_that_raises(error)
+
+
+def of_an_engine_that_raises(error: BaseException) -> Pace | None:
     def make() -> Eager:
-        raise torch.cuda.OutOfMemoryError("too much")
+        raise error
 
     chosen = training()
-    assert timed(make, 1, Case(chosen.feed(0), start_of(chosen)), 1, torch.device("cpu")) is None
+    return timed(make, 1, Case(chosen.feed(0), start_of(chosen)), 1, torch.device("cpu"))

@@ -12,7 +12,7 @@ from activeprune.training import Case, Checkpoint, Span
 from activeprune.training.case import WHOLE
 from activeprune.training.engine import Eager
 from activeprune.training.loop import _reproducible, train_together
-from tests.training.makers import by_itself, half, same, same_result, start_of, training
+from tests.training.makers import DRAWS, by_itself, half, same, same_result, start_of, training
 
 FULL = training(
     augment="crop_flip", nesterov=True, weight_decay=1e-3, warmup="2it", drops=["2ep"], epochs="10it",
@@ -75,6 +75,14 @@ def test_one_that_is_done_already_waits_for_nobody() -> None:
     results = together([case(4, resume=kept[-1]), case(3)])
     assert same_result(results[0], whole)
     assert same_result(results[1], by_itself(FULL, 3, start_of(FULL)))
+
+
+@pytest.mark.parametrize("draws", DRAWS)
+def test_those_that_draw_from_the_same_generator_do_not_disturb_each_other(draws: str) -> None:
+    chosen = training(network={"name": "tests.training.makers:skipping", "draws": draws})
+    cases = [Case(chosen.feed(seed), start_of(chosen, seed)) for seed in (3, 4)]
+    for seed, result in zip((3, 4), train_together(chosen, cases, Eager(chosen, CPU)), strict=True):
+        assert same_result(result, by_itself(chosen, seed, start_of(chosen, seed)))
 
 
 @pytest.mark.parametrize("last", [1, 2])

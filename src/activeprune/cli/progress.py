@@ -17,11 +17,11 @@ from ..experiment.work.observer import Observer
 from ..training import Epoch
 
 
-def observer(quiet: bool, names: Mapping[str, str]) -> Observer:
-    """For a terminal, for a log, or for nobody; on standard error. `names` of trainings by key."""
+def observer(quiet: bool, names: Mapping[str, str], where: str) -> Observer:
+    """For a terminal, for a log, or for nobody; on standard error. `names` of trainings by key, `where` they go on."""
     if quiet:
         return Observer()
-    return Terminal(sys.stderr, names) if sys.stderr.isatty() else Log(sys.stderr, names)
+    return Terminal(sys.stderr, names, where) if sys.stderr.isatty() else Log(sys.stderr, names, where)
 
 
 def named(plan: Plan) -> dict[str, str]:
@@ -37,8 +37,8 @@ def named(plan: Plan) -> dict[str, str]:
 class Log(Observer):
     """One line an epoch and one a step."""
 
-    def __init__(self, file: TextIO, names: Mapping[str, str]) -> None:
-        self.file, self.names = file, names
+    def __init__(self, file: TextIO, names: Mapping[str, str], where: str) -> None:
+        self.file, self.names, self.where = file, names, where
         self.left = 0
         self.total: int | None = None
         self.epochs: dict[str, tuple[float, int]] = {}  # of every training when its last epoch ended, and its steps
@@ -48,7 +48,7 @@ class Log(Observer):
         self.left = len(todo.missing) - len(todo.blocked)
         if self.total is None:
             self.total = self.left
-            self._say(f"{self.left} steps to do")
+            self._say(f"{self.left} steps to do {self.where}")
 
     def epoch(self, step: Step, epoch: Epoch, epochs: int) -> None:
         """Loss, accuracies and speed of an epoch."""
@@ -83,8 +83,8 @@ class Log(Observer):
 class Terminal(Log):
     """One line that changes: overall, current step, epoch, speed and time left."""
 
-    def __init__(self, file: TextIO, names: Mapping[str, str]) -> None:
-        super().__init__(file, names)
+    def __init__(self, file: TextIO, names: Mapping[str, str], where: str) -> None:
+        super().__init__(file, names, where)
         self.console = Console(file=file)
         self.live = Live(console=self.console, refresh_per_second=4, transient=True)
         self.live.start()

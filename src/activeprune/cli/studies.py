@@ -11,13 +11,14 @@ from pathlib import Path
 from shlex import quote
 from typing import Annotated, Any
 
+import torch
 import typer
 from rich.tree import Tree
 
 from ..core.errors import InputError
 from ..experiment.findings import summaries
 from ..experiment.jobs import Job
-from ..experiment.outlook import Outlook, outlook, unmeasured
+from ..experiment.outlook import Outlook, outlook
 from ..experiment.plan.reading import assignments
 from ..experiment.search import WINNER_FILE, Search, started
 from ..experiment.work import speed
@@ -88,7 +89,7 @@ def run(
             _tell_of_absent_data(job)
         print_json(ahead.as_dict()) if as_json else _print_outlook(job, ahead)
         return 0
-    with _watched(job, quiet) as watching:
+    with _watched(job, quiet, count) as watching:
         outcome = job.go(watching, count, pack)
     for single in job.runs.values():
         if as_csv:
@@ -108,9 +109,9 @@ def run(
 
 
 @contextmanager
-def _watched(job: Job, quiet: bool) -> Iterator[Observer]:
+def _watched(job: Job, quiet: bool, processes: int) -> Iterator[Observer]:
     """Somebody who tells on the terminal how a job goes, and after an interrupt how to go on."""
-    watching = observer(quiet, named(job.plan))
+    watching = observer(quiet, named(job.plan), _where(job.device, processes))
     try:
         yield watching
     except KeyboardInterrupt:
@@ -118,6 +119,14 @@ def _watched(job: Job, quiet: bool) -> Iterator[Observer]:
         raise
     finally:
         watching.close()
+
+
+def _where(device: torch.device, processes: int) -> str:
+    """A job is computed, and why not on a GPU."""
+    if device.type == "cuda":
+        return f"on {torch.cuda.get_device_name(device)}"
+    why = "" if torch.cuda.is_available() else "; torch finds no GPU here"
+    return f"on the {device.type.upper()}, up to {processes} at a time{why}"
 
 
 def _lists(texts: Iterable[str]) -> dict[str, list[Any]]:
@@ -136,8 +145,9 @@ def _looked_ahead(job: Job, processes: int, engines: Engines | None) -> Outlook:
     """With engines, speeds that nobody knows yet are measured with these."""
     speeds = speed.known(job.store, job.device)
     if engines is not None:
-        for training, count in unmeasured(job.plan, job.store, speeds).items():
-            speeds[speed.alike(training)] = speed.measured(training, engines, count)
+        for training, count in job.plan.todo(job.store).abreast().most_common():
+            if speeds.of(training) is None:
+                speeds.add(training, speed.measured(training, engines, count))
     return outlook(job.plan, job.store, speeds, processes)
 
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import operator
+import random
 import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
+import numpy as np
 import torch
 
 from .errors import InputError
@@ -35,3 +39,32 @@ And by whoever traces or compiles: torch puts the generator's state back afterwa
 def generator(seed: int, purpose: str, index: int) -> torch.Generator:
     """A CPU generator, so that CPU and GPU runs draw the same numbers."""
     return torch.Generator(device="cpu").manual_seed(stable_seed(seed, purpose, index))
+
+
+# ---- generators that are everybody's, which a network draws from if it has none of its own
+
+
+def seed_pythons(seed: int) -> None:
+    """Seeds NumPy's and Python's; torch's are the caller's, who knows on which devices."""
+    np.random.seed(seed % 2**32)  # noqa: NPY002  which is what old code draws from
+    random.seed(seed)
+
+
+def everybodys_states(device: torch.device) -> tuple[object, ...]:
+    """Of these generators, to be compared."""
+    on_gpu = torch.cuda.get_rng_state(device).tolist() if device.type == "cuda" else None
+    numpys = np.random.get_state(legacy=False)  # noqa: NPY002
+    drawn = numpys["state"]["key"].tolist(), numpys["state"]["pos"], numpys["has_gauss"]
+    return on_gpu, torch.get_rng_state().tolist(), random.getstate(), drawn
+
+
+@contextmanager
+def everybodys_kept(devices: Sequence[torch.device] = ()) -> Iterator[None]:
+    """Puts the states of these generators back in the end; of torch's, that of the CPU and those of the GPUs named."""
+    pythons, numpys = random.getstate(), np.random.get_state()  # noqa: NPY002
+    try:
+        with torch.random.fork_rng(list(devices)):
+            yield
+    finally:
+        random.setstate(pythons)
+        np.random.set_state(numpys)  # noqa: NPY002

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
@@ -13,7 +12,6 @@ import torch
 
 from ..core.masks import Masks
 from ..networks import build
-from ..training import Training
 from ..training.duration import Duration
 from ..training.settings import NetworkChoice
 from .collecting import LARGE, one_more_cycle
@@ -21,7 +19,7 @@ from .plan import Plan, Todo, behind, is_whole_training, part_of
 from .plan.steps import Measure, Prune, Step, Train
 from .store import Store
 from .store.artifacts import CHECKPOINT, MASKS, RECORD, STATE, probe_part
-from .work.speed import Speed, alike
+from .work.speed import Speeds
 
 BYTES_OF_AN_EPOCH = 250  # in a record
 BYTES_OF_A_MEASUREMENT, BYTES_OF_A_LOOK = 10_000, 1_600  # at the dead neurons of 20 layers
@@ -53,7 +51,7 @@ class Outlook:
         }
 
 
-def outlook(plan: Plan, store: Store, speeds: Mapping[str, Speed], processes: int = 1) -> Outlook:
+def outlook(plan: Plan, store: Store, speeds: Speeds, processes: int = 1) -> Outlook:
     """What is left to do, and what it will take at measured speeds (see `speed.known` and `speed.measured`)."""
     todo = plan.todo(store)
     by_variant = _trainings_by_variant(plan)
@@ -68,18 +66,9 @@ def outlook(plan: Plan, store: Store, speeds: Mapping[str, Speed], processes: in
         by_variant={variant: len(keys) for variant, keys in total.items()},
         steps=dict(Counter(step.kind for step in plan.steps.values())),
         steps_missing=len(todo.missing),
-        seconds=_seconds(todo.missing, speeds, processes),
+        seconds=_seconds(todo, speeds, processes),
         disk=_disk(plan, todo.missing),
     )
-
-
-def unmeasured(plan: Plan, store: Store, speeds: Mapping[str, Speed]) -> dict[Training, int]:
-    """One training of each sort that is still to be done and whose speed is not known: the one that is to be done for
-    most networks, and for how many.
-    """
-    counts = Counter(step.training for step in plan.todo(store).missing if isinstance(step, Train))
-    most = {alike(training): (training, count) for training, count in reversed(counts.most_common())}
-    return dict(found for of, found in most.items() if of not in speeds)
 
 
 def _trainings_by_variant(plan: Plan) -> dict[tuple[int, str], set[str]]:
@@ -93,34 +82,23 @@ def _trainings_by_variant(plan: Plan) -> dict[tuple[int, str], set[str]]:
     return found
 
 
-def _seconds(missing: tuple[Step, ...], speeds: Mapping[str, Speed], processes: int) -> float | None:
+def _seconds(todo: Todo, speeds: Speeds, processes: int) -> float | None:
     """The work of all, shared by the processes; but no less than the longest chain of steps that wait for each other.
 
     Trainings of one shape with as many others before them go side by side, as far as that was measured, and each then
     takes as long as its pack. Prunings and measurements take seconds where trainings take minutes, and count nothing.
     """
-    trainings = [step for step in missing if isinstance(step, Train)]
-    depth = _along_chains(missing, {step.key: 1 for step in trainings})
-    beside = Counter((step.shape, depth[step.key]) for step in trainings)
     work, own = 0.0, {}
-    for step in trainings:
-        speed = speeds.get(alike(step.training))
-        if speed is None:
+    for step in todo.missing:
+        if not isinstance(step, Train):
+            continue
+        if (speed := speeds.of(step.training)) is None:
             return None
-        count = beside[step.shape, depth[step.key]]
+        count = todo.waves[todo.wave_of(step)]
         steps = speed.steps_of(step.training, step.first if step.resume is None else step.resume.last or 0, step.last)
         own[step.key] = steps * speed.together(min(count, speed.most))
         work += steps * speed.in_packs(count) / count
-    return max(work / processes, max(_along_chains(missing, own).values(), default=0.0))
-
-
-def _along_chains(steps: tuple[Step, ...], own: Mapping[str, float]) -> dict[str, float]:
-    """By key, what steps have of their own, added up over the longest chain that ends there."""
-    found: dict[str, float] = {}
-    for step in steps:  # inputs come before what needs them
-        longest = max((found.get(used.key, 0.0) for used in step.inputs.values()), default=0.0)
-        found[step.key] = own.get(step.key, 0.0) + longest
-    return found
+    return max(work / processes, max(todo.along_chains(own).values(), default=0.0))
 
 
 def _disk(plan: Plan, missing: tuple[Step, ...]) -> int:

@@ -11,12 +11,12 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.conv import _ConvNd
 
 from ..core.errors import InputError, unknown
-from ..core.randomness import generator, stable_seed, torchs_own
+from ..core.randomness import everybodys_kept, generator, seed_pythons, stable_seed, torchs_own
 from . import LOADING, NETWORKS, Init, build
 
 
 def initial(name: str, num_classes: int, seed: int, cycle: int, init: Init | None = None, **options: Any) -> nn.Module:
-    """A network whose weights are drawn from (seed, "init", cycle), on the CPU and whatever torch's own random state.
+    """A network whose weights are drawn from (seed, "init", cycle), on the CPU and whatever has been drawn before.
 
     `init`: `kaiming_normal` draws convolutions and linear layers from N(0, 2 / fan_in); `native` leaves them as the
     builder makes them; by default what the network was registered with.
@@ -30,8 +30,10 @@ def initial(name: str, num_classes: int, seed: int, cycle: int, init: Init | Non
         raise unknown("init", chosen, get_args(Init))
     if any(map(options.get, LOADING)) and chosen != "native":
         raise InputError(f"pretrained weights and init = {chosen!r}: drawing new ones would discard them")
-    with torchs_own, torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(stable_seed(seed, "init", cycle))
+    drawn = stable_seed(seed, "init", cycle)
+    with torchs_own, everybodys_kept():
+        torch.default_generator.manual_seed(drawn)
+        seed_pythons(drawn)
         model = build(name, num_classes, **options)
     if chosen == "kaiming_normal":
         kaiming_normal_(model, generator(seed, "init", cycle))

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from ..core.calling import eval_mode
 from ..core.errors import InputError, first_line
 from ..core.masks import Masks
-from ..core.randomness import torchs_own
+from ..core.randomness import everybodys_states, torchs_own
 from ..core.recording import recorded_by
 from ..data import Feed, Part, Shelf, resized, scaled, shown
 from .case import Case
@@ -179,11 +177,13 @@ class Captured:
             raise unable(f"a step of {self.training.network.name} cannot be recorded", error) from error
 
     def _refuse_randomness(self) -> None:
-        """What a network draws by itself, wherever it does, would be the same in every replay."""
+        """What a network draws by itself would be the same in every replay: seen where a step draws from a generator
+        that is everybody's.
+        """
         with torchs_own:  # or another thread may put an older state back
-            before = _drawn_from(self.device)
+            before = everybodys_states(self.device)
             self._lanes[0].uncounted_step()
-            drew = before != _drawn_from(self.device)
+            drew = before != everybodys_states(self.device)
         if drew:
             raise EngineUnavailable(f"{self.training.network.name} draws random numbers in training, such as dropout")
 
@@ -293,12 +293,6 @@ class CapturedLane(Member):
             parameter.grad = torch.zeros_like(parameter) if parameter.requires_grad else None
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-
-
-def _drawn_from(device: torch.device) -> tuple[object, ...]:
-    """The states of all generators that a network may draw from without having one of its own."""
-    numpys = np.random.get_state(legacy=False)  # noqa: NPY002  which is what old code draws from
-    return torch.cuda.get_rng_state(device).tolist(), torch.get_rng_state().tolist(), random.getstate(), repr(numpys)
 
 
 def put_back(tensors: Iterable[Tensor], values: Iterable[Tensor]) -> None:

@@ -17,7 +17,7 @@ from .compiled import Compiled, worth_compiling
 from .engine import Eager, Engine, Tell
 from .fused.compiling import kernels
 from .fused.lanes import Fused, fitting
-from .pacing import Pace, Trial, fastest, timed
+from .pacing import Pace, Trial, fastest, most_that_can, timed
 from .settings import OF_THE_SPEED, Training
 from .unavailable import EngineUnavailable
 
@@ -41,17 +41,17 @@ class Engines:
         self._kept: tuple[tuple[Training, int], Fused | Captured] | None = None
         self._fitting: dict[Training, list[type]] = {}
         self._paces: dict[tuple[object, ...], dict[int, Pace | None]] = {}  # of all trainings that are alike
-        self._limits: dict[Training, int] = {}
+        self._limits: dict[tuple[object, ...], int] = {}
         self._said: set[str] = set()
 
     def room(self, training: Training, dataset: Dataset, planned: int) -> int:
-        """How many networks go together, where so many are still to be trained."""
+        """How many networks go together, where so many may be ready at a time."""
         room = self.most or self._by_the_fastest(training, dataset, partial(self._best, training, dataset, planned), 1)
-        return min(room, self._limits.get(training, room))
+        return min(room, self._limits.get(_alike(training), room))
 
     def limit(self, training: Training, most: int) -> None:
-        """Notes that more networks of a training do not fit into memory."""
-        self._limits[training] = most
+        """Notes that more networks of a training, or of one that is alike, do not fit into memory."""
+        self._limits[_alike(training)] = most
 
     def paces(self, training: Training, dataset: Dataset, planned: int) -> dict[int, Pace]:
         """How fast it is with each number of networks that was tried, up to the one that goes together; nothing of the
@@ -106,17 +106,23 @@ class Engines:
     def _kinds(self, training: Training, dataset: Dataset) -> list[type]:
         """Engines that may be able to, the fastest first."""
         if training not in self._fitting:
-            on_gpu = self.device.type == "cuda" and isinstance(dataset.train, Images)
-            self._fitting[training] = [Captured] if on_gpu else []
-            if on_gpu and worth_compiling(training, dataset):
-                self._fitting[training].insert(0, Compiled)
-            try:
-                if on_gpu and fitting(training, dataset) is not None:
-                    kernels(self.device)
-                    self._fitting[training].insert(0, Fused)
-            except EngineUnavailable as error:  # other settings, an old GPU, or a compiler that is not there
-                self._say_slower(training, str(error))
+            self._fitting[training] = self._promising(training, dataset) if self.device.type == "cuda" else []
         return list(self._fitting[training])
+
+    def _promising(self, training: Training, dataset: Dataset) -> list[type]:
+        """On a GPU, as far as can be told before one is tried."""
+        if not isinstance(dataset.train, Images):
+            self._say_slower(training, "its images are read from files while it is trained")
+            return []
+        long = worth_compiling(training, training.feed(0, dataset=dataset).steps)
+        kinds: list[type] = [Compiled, Captured] if long else [Captured]
+        try:
+            if fitting(training, dataset) is not None:
+                kernels(self.device)
+                return [Fused, *kinds]
+        except EngineUnavailable as error:  # other settings, an old GPU, or a compiler that is not there
+            self._say_slower(training, str(error))
+        return kinds
 
     def _new(self, training: Training, dataset: Dataset, count: int, kind: type) -> Fused | Captured:
         if self._shelf is None or self._shelf.dataset is not dataset:
@@ -140,25 +146,29 @@ class Engines:
     # ---- how many at once
 
     def _best(self, training: Training, dataset: Dataset, planned: int, kind: type) -> int:
-        """With a kind of engine: of few that are planned all, of more the fastest number."""
-        trial, known = _trial(kind), self._alike(training, kind)
+        """With a kind of engine: the fastest number, and a few without a measurement."""
+        trial, known = _trial(kind), self._known(training, kind)
         if planned <= trial.numbers[0]:
-            return max(1, planned)
+            return trial.numbers[0]
         before = len(known)
-        memory = SHARE_OF_MEMORY * _memory(self.device)
-        best = fastest(trial, planned, lambda count: self._pace(training, dataset, count, kind), memory)
-        if len(known) > before:
-            self.tell(f"{training.network.name}: {best} networks at once are fastest here")
+        pace = partial(self._pace, training, dataset, kind)
+        best = fastest(trial, planned, pace, SHARE_OF_MEMORY * _memory(self.device))
+        if len(known) > before and known.get(best) is not None:
+            together = f"{best} networks at once are" if best > 1 else "one network at a time is"
+            self.tell(f"{training.network.name}: {together} fastest here")
         return best
 
     def _known_paces(self, training: Training, dataset: Dataset, planned: int, kind: type) -> dict[int, Pace]:
-        best = min(self.most, max(1, planned)) if self.most else self._best(training, dataset, planned, kind)
-        self._pace(training, dataset, best, kind)
-        return {count: pace for count, pace in self._alike(training, kind).items() if pace and count <= best}
+        pace = partial(self._pace, training, dataset, kind)
+        most = self.most or self._best(training, dataset, planned, kind)
+        pace(1)
+        best, _ = most_that_can(min(most, max(1, planned)), pace)
+        known = sorted(self._known(training, kind).items())
+        return {count: found for count, found in known if found is not None and count <= best}
 
-    def _pace(self, training: Training, dataset: Dataset, count: int, kind: type) -> Pace | None:
+    def _pace(self, training: Training, dataset: Dataset, kind: type, count: int) -> Pace | None:
         """Of so many networks, timed once for all trainings that are alike."""
-        known = self._alike(training, kind)
+        known = self._known(training, kind)
         if count not in known:
             self._say(f"{training.network.name}: a few steps are timed first, of several networks at once")
             self._let_go()
@@ -166,11 +176,16 @@ class Engines:
             case = Case(feed, training.build(len(feed.classes), feed.channels).state_dict())
             make = partial(self._new, training, dataset, count, kind)
             known[count] = timed(make, count, case, _trial(kind).steps, self.device)
+            self._let_go()
         return known[count]
 
-    def _alike(self, training: Training, kind: type) -> dict[int, Pace | None]:
-        of = kind, *(getattr(training, setting) for setting in OF_THE_SPEED)
-        return self._paces.setdefault(of, {})
+    def _known(self, training: Training, kind: type) -> dict[int, Pace | None]:
+        return self._paces.setdefault((kind, *_alike(training)), {})
+
+
+def _alike(training: Training) -> tuple[object, ...]:
+    """The same for trainings whose steps take the same time and memory."""
+    return tuple(getattr(training, setting) for setting in OF_THE_SPEED)
 
 
 def _trial(kind: type) -> Trial:
@@ -178,5 +193,8 @@ def _trial(kind: type) -> Trial:
 
 
 def _memory(device: torch.device) -> float:
-    """Of a GPU, in bytes."""
-    return torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else math.inf
+    """Of a GPU, in bytes: what this process has, or could have beside others."""
+    if device.type != "cuda":
+        return math.inf
+    free, _ = torch.cuda.mem_get_info(device)
+    return free + torch.cuda.memory_reserved(device)

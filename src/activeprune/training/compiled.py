@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from ..core.randomness import torchs_own
-from ..data import Dataset
 from .captured import Captured, CapturedLane, unable
 from .narrow import rewrite
 from .settings import Training
@@ -34,9 +33,10 @@ class Compiled(Captured):
                 raise unable(f"{self.training.network.name} cannot be compiled", error) from error
 
 
-def worth_compiling(training: Training, dataset: Dataset) -> bool:
-    """Whether a training is in 16 bits, which is where compiling changes no more than the precision does, and long."""
-    steps = training.feed(0, dataset=dataset).steps
+def worth_compiling(training: Training, steps: int) -> bool:
+    """Whether a training, of so many steps an epoch, is long, and in 16 bits, which is where compiling changes no more
+    than the precision does.
+    """
     return training.precision == "bf16" and training.epochs.steps(steps) >= WORTH_IT_FROM
 
 

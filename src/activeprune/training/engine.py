@@ -9,7 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from ..core.randomness import stable_seed, torchs_own
+from ..core.randomness import seed_pythons, stable_seed, torchs_own
 from ..data import Part
 from ..data.feeds import Batch
 from .case import Case
@@ -114,8 +114,10 @@ class EagerLane(Member):
         for number in islice(self._numbers, steps):
             x, y = next(self._batches)
             self.rate.copy_(self._rates[number - self._first])
+            seed = stable_seed(self.feed.seed, "step", number)
             with torchs_own:
-                torch.manual_seed(stable_seed(self.feed.seed, "step", number))
+                torch.manual_seed(seed)
+                seed_pythons(seed)
                 self._losses[number - self._first], correct = self.step(x, y)
             self._right += correct
 

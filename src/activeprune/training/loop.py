@@ -13,7 +13,7 @@ import torch
 
 from ..core.errors import InputError
 from ..core.masks import Masks
-from ..core.randomness import torchs_own
+from ..core.randomness import everybodys_kept, torchs_own
 from ..data import Feed
 from .case import WHOLE, Case, Span
 from .course import Course
@@ -154,15 +154,15 @@ def checkpoint_identity(training: Training, seed: int, masks: Masks | None, firs
 @contextmanager
 def _reproducible(device: torch.device) -> Iterator[None]:
     """Random numbers of its own, and kernels that always give the same bits."""
-    forked = torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])
+    kept = everybodys_kept([device] if device.type == "cuda" else [])
     with torchs_own:
-        forked.__enter__()
+        kept.__enter__()
     try:
         with same_kernels():
             yield
     finally:
         with torchs_own:  # another thread may be drawing from what is put back here
-            forked.__exit__(None, None, None)
+            kept.__exit__(None, None, None)
 
 
 @contextmanager

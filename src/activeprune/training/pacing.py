@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -11,8 +12,11 @@ import torch
 
 from .case import Case
 from .engine import Engine
+from .unavailable import EngineUnavailable
 
 ROUNDS = 2  # in which a number is timed; the better one counts
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -38,16 +42,19 @@ class Pace:
 def fastest(trial: Trial, planned: int, pace: Callable[[int], Pace | None], memory: float = math.inf) -> int:
     """The number of networks from which on more are not worth it, do not fit into so much memory, or are not `planned`.
 
-    `pace` is None of a number that did not fit.
+    `pace` is None of a number that cannot be had. Where the first one cannot, it is halved until one can; where none
+    can, it is 1, and who trains it sees why.
 
     >>> seconds = {4: 0.010, 8: 0.013, 16: 0.022, 32: 0.043}
     >>> fastest(Trial((4, 8, 16, 32), 12, worth=1.05), 100, lambda number: Pace(seconds[number]))
     16
     """
     first, *others = sorted({min(number, planned) for number in trial.numbers})
-    best, found = first, pace(first)
+    best, found = most_that_can(first, pace)
+    if found is None or best < first:
+        return best
     for number in others:
-        if found is None or found.memory * number > memory * best:
+        if found.memory * number > memory * best:
             break
         more = pace(number)
         if more is None or number / more.step < trial.worth * best / found.step:
@@ -56,14 +63,30 @@ def fastest(trial: Trial, planned: int, pace: Callable[[int], Pace | None], memo
     return best
 
 
+def most_that_can(number: int, pace: Callable[[int], Pace | None]) -> tuple[int, Pace | None]:
+    """So many networks, or half as many, and so on, until they can be had, and their pace; 1 in any case.
+
+    >>> most_that_can(16, lambda number: Pace(0.1) if number < 6 else None)
+    (4, Pace(step=0.1, evaluation=0.0, memory=0))
+    """
+    while (found := pace(number)) is None and number > 1:
+        number //= 2
+    return number, found
+
+
 def timed(make: Callable[[], Engine], count: int, case: Case, steps: int, device: torch.device) -> Pace | None:
-    """The pace of `count` networks on the engine that `make` makes; None if the memory does not hold them."""
+    """The pace of `count` networks on the engine that `make` makes; None if they cannot be had: the memory does not
+    hold them, or there is an error of the network's own, of which its training will tell.
+    """
     if device.type == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
     try:
         step, evaluation = _seconds(make(), count, case, steps)
-    except torch.cuda.OutOfMemoryError:
+    except EngineUnavailable:
+        raise
+    except Exception as error:
+        _log.debug("%d networks at once", count, exc_info=error)
         return None
     return Pace(step, evaluation, torch.cuda.max_memory_reserved(device) if device.type == "cuda" else 0)
 

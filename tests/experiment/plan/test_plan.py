@@ -12,6 +12,7 @@ from activeprune.experiment.plan import Plan
 from activeprune.experiment.plan.chains import planned_density
 from activeprune.experiment.plan.steps import Init, Measure, Prune, Step, Train, identity
 from activeprune.experiment.plan.study import Study
+from activeprune.experiment.store import FolderStore
 from activeprune.networks import NETWORKS, network
 from activeprune.training import Training
 from activeprune.training.settings import DataChoice, NetworkChoice
@@ -67,6 +68,25 @@ def test_trainings_of_table_1() -> None:
     three = ["plain", "ap_lite", "ap_pro"]
     assert len(plan(variants=three, cycles=13, report_cycles=reported).trainings) == 46
     assert len(plan(variants=[*three, "plain_rewind"], cycles=13, report_cycles=reported).trainings) == 53
+
+
+def waves(found: Plan, first: int = 0) -> list[int]:
+    """How many whole trainings that begin with epoch `first` follow on 0, 1, … others."""
+    sizes = found.todo(FolderStore("/nowhere")).waves
+    return [sizes[wave] for wave in sorted(sizes, key=lambda wave: wave[1]) if wave[0][1:] == (first, None)]
+
+
+def test_trainings_that_can_be_done_side_by_side() -> None:
+    found = plan(variants=["plain"], cycles=3, seeds=4)  # T1; T2 and R1; T3 and R2; R3
+    assert waves(found) == [4, 8, 8, 4]
+    assert found.todo(FolderStore("/nowhere")).abreast() == {TRAINING: 8}
+    assert waves(plan(variants=["plain"], cycles=2, chain="rewind", seeds=4)) == [4, 4, 4]
+    late = plan(variants=["plain"], cycles=2, method="imp", seeds=4)
+    assert waves(late) == [4]  # the first one, which goes on from its own first epochs
+    assert waves(late, first=6) == [4, 4]
+    other = TRAINING.model_copy(update={"lr": 0.5})
+    several = Plan(found.studies[0], found.studies[0].model_copy(update={"training": other, "seeds": (0,)}))
+    assert several.todo(FolderStore("/nowhere")).abreast() == {TRAINING: 8, other: 2}
 
 
 @pytest.mark.parametrize("n", [1, 4])

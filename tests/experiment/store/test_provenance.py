@@ -8,7 +8,7 @@ import torch
 
 from activeprune.cli import main
 from activeprune.experiment.search import started
-from activeprune.experiment.store.provenance import Pace, Provenance, sound
+from activeprune.experiment.store.provenance import Provenance, StepTime, sound
 from activeprune.experiment.work import speed
 from activeprune.machine import CPU, described, one_thread
 from tests.helpers import take_out
@@ -36,7 +36,7 @@ ODD = {
 
 def test_what_is_known_is_told_and_understood_again() -> None:
     how = Provenance(
-        kind="train", inputs={}, machine="an abacus", seconds=2.5, pack=3, speed=Pace("0123", 0.5, 9)
+        kind="train", inputs={}, machine="an abacus", seconds=2.5, pack=3, speed=StepTime("0123", 0.5, 9)
     )  # fmt: skip
     assert how.as_dict() == TOLD
     assert Provenance.of(TOLD) == how
@@ -60,4 +60,4 @@ def test_a_report_and_a_dry_run_do_without_what_is_odd(tmp_path: Path, capsys: p
         run.store.put(entry.key, parts, {**ODD, "machine": here, "pack": 2})
     assert main(["report", str(run.out), "--no-figures"]) == 0
     assert "λ 80.0 %" in capsys.readouterr().out
-    assert speed.known(run.store, CPU) == {}
+    assert speed.known(run.store, CPU).of(run.study.training) is None

@@ -25,8 +25,10 @@ from activeprune.experiment.work.helpers import Helpers
 from activeprune.experiment.work.loaded import FEEDS_KEPT
 from activeprune.experiment.work.observer import Observer
 from activeprune.experiment.work.packed import Packed
+from activeprune.machine import CPU
 from activeprune.training import Training
 from activeprune.training.choosing import Engines
+from activeprune.training.engine import Eager
 from activeprune.training.loop import train_together
 from activeprune.training.unavailable import EngineUnavailable
 from tests.experiment.makers import Counting, Listening, contents
@@ -114,7 +116,7 @@ def dropping(num_classes: int = 10, in_channels: int = 1) -> nn.Module:
 def test_an_engine_that_turns_out_unable_is_replaced_and_nothing_is_lost(reference: Run, tmp_path: Path) -> None:
     run = started("smoke", tmp_path / "run", changes=CHANGES)
     said: list[str] = []
-    engines = Engines(torch.device("cpu"), 3, said.append)
+    engines = Engines(CPU, 3, said.append)
     refused: list[type] = []
     engines.refuse = lambda training, kind, why: refused.append(kind)  # type: ignore[method-assign]
     packed = Packed(run.store, Compute(run.store), engines, lambda: None)
@@ -138,21 +140,58 @@ def test_an_engine_that_turns_out_unable_is_replaced_and_nothing_is_lost(referen
 
 def test_memory_that_does_not_suffice_limits_the_training_it_was_too_small_for() -> None:
     one = Plan(read_study("smoke")).trainings[0].training
-    other = one.model_copy(update={"lr": 0.001})
-    engines = Engines(torch.device("cpu"), 8)
+    other, alike = (one.model_copy(update=changes) for changes in ({"batch": 8}, {"lr": 0.001}))
+    engines = Engines(CPU, 8)
     engines.limit(one, 2)
-    assert [engines.room(training, one.dataset(), 9) for training in (one, other)] == [2, 8]
+    assert [engines.room(training, one.dataset(), 9) for training in (one, other, alike)] == [2, 8, 2]
+
+
+class Large(Eager):
+    """An engine that the memory never suffices for."""
+
+    def run(self, lanes, steps: int) -> None:
+        raise torch.cuda.OutOfMemoryError("too much")
+
+    def clear(self) -> None:
+        pass
+
+
+def test_memory_that_does_not_hold_one_network_and_its_graph_leaves_the_plain_loop(
+    reference: Run, tmp_path: Path
+) -> None:
+    """Which needs less; nothing is lost."""
+    run = started("smoke", tmp_path / "run", changes=CHANGES)
+    listening = Listening()
+    engines = Engines(CPU, 3, listening.trouble)
+    engines._fitting = {step.training: [Large] for step in run.plan.trainings}  # as on a GPU
+    engines._new = lambda training, dataset, count, kind: kind(training, CPU)  # type: ignore[method-assign]
+    Packed(run.store, Compute(run.store), engines, lambda: None).run(run.plan, listening)
+    lines = [listening.lines.get() for _ in range(listening.lines.qsize())]
+    assert [line for line in lines if isinstance(line, str)] == [
+        "3 networks do not fit into the GPU's memory: 1 at once are tried",
+        "resnet8: the GPU's memory does not hold one network and its graph; it is trained the slower way",
+    ]
+    assert contents(run.store.root) == contents(reference.store.root)
+
+
+def test_memory_that_does_not_hold_one_network_in_any_way_ends_the_run(tmp_path: Path) -> None:
+    run = started("smoke", tmp_path / "run", changes=CHANGES)
+    packed = Packed(run.store, Compute(run.store), Engines(CPU, 1), lambda: None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Eager, "run", Large.run)
+        with pytest.raises(ap.InputError, match="the GPU's memory does not hold one network"):
+            packed.run(run.plan, Observer())
 
 
 def test_no_more_are_planned_for_than_the_store_lacks(tmp_path: Path) -> None:
     """A measurement of how many go together must not take longer than the few that are left."""
     run = started("smoke", tmp_path / "run", changes={**CHANGES, "variants": ["plain"], "cycles": 1})
     planned: list[int] = []
-    engines = Engines(torch.device("cpu"))
+    engines = Engines(CPU)
     engines.room = lambda training, dataset, count: planned.append(count) or 2  # type: ignore[method-assign]
     packed = Packed(run.store, Compute(run.store), engines, lambda: None)
     packed.run(run.plan, Observer())
-    assert set(planned) == {6}  # three seeds, each again once it is pruned
+    assert set(planned) == {3}  # three seeds; each is trained again, but only once it is pruned
     for step in [step for step in run.plan.trainings if step.masks is None][:2]:
         take_out(run.store, step.key)
     planned.clear()

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from ...core.errors import InputError
+from ...training import Training
 from ...training.duration import Duration
 from ..store import Store
 from ..store.artifacts import CHECKPOINT, MASKS, RECORD, STATE, probe_part
 from ..store.records import train_record
 from .chains import Cell, cells
-from .steps import Init, Prune, Step, Train
+from .steps import Init, Prune, Shape, Step, Train
 from .study import Study
+
+Wave = tuple[Shape, int]
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,34 @@ class Todo:
         """The key and the part of everything that the missing steps read."""
         roles = ((role, used) for step in self.missing for role, used in step.inputs.items())
         return {(used.key, part_of(role, used)) for role, used in roles}
+
+    @cached_property
+    def waves(self) -> Counter[Wave]:
+        """Trainings of one shape with as many others before them, which can be done side by side: how many."""
+        return Counter(self.wave_of(step) for step in self.missing if isinstance(step, Train))
+
+    def wave_of(self, step: Train) -> Wave:
+        """Its shape, and how many trainings it is the last of in a row."""
+        return step.shape, int(self._depths[step.key])
+
+    def abreast(self) -> Counter[Training]:
+        """The largest wave of each training."""
+        most: Counter[Training] = Counter()
+        for (shape, _), count in self.waves.items():
+            most[shape[0]] = max(most[shape[0]], count)
+        return most
+
+    def along_chains(self, own: Mapping[str, float]) -> dict[str, float]:
+        """By key, what missing steps have of their own, added up over the longest chain that ends there."""
+        found: dict[str, float] = {}
+        for step in self.missing:  # inputs come before what needs them
+            longest = max((found.get(used.key, 0.0) for used in step.inputs.values()), default=0.0)
+            found[step.key] = own.get(step.key, 0.0) + longest
+        return found
+
+    @cached_property
+    def _depths(self) -> dict[str, float]:
+        return self.along_chains({step.key: 1 for step in self.missing if isinstance(step, Train)})
 
 
 class Seen:

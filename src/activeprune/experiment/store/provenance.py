@@ -13,7 +13,7 @@ Number = Annotated[int, Field(ge=1)]
 
 
 @dataclass(frozen=True)
-class Pace:
+class StepTime:
     """What is told of a training's speed: trainings that are alike have the same `of`."""
 
     of: str
@@ -36,7 +36,7 @@ class Provenance:
     images_per_second: Seconds | None = None  # of trainings, in their steps alone
     engine: str | None = None  # of trainings side by side, as the next one
     pack: Number | None = None  # how many there were
-    speed: Pace | None = None
+    speed: StepTime | None = None
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> Provenance:

@@ -46,7 +46,7 @@ from ..store.artifacts import (
     state_bytes,
 )
 from ..store.entry import unfit
-from ..store.provenance import Pace, Provenance
+from ..store.provenance import Provenance, StepTime
 from ..store.records import PruneRecord, TrainRecord, probe_bytes, probed
 from .loaded import Loaded
 from .speed import alike
@@ -141,7 +141,7 @@ class Compute:
         speed = None
         if step.resume is None and result.epochs:  # else a part of its time was another step's
             steps = result.epochs[-1].step - step.first * case.feed.steps
-            speed = Pace(alike(step.training), result.seconds / steps, case.feed.steps)
+            speed = StepTime(alike(step.training, case.feed.steps), result.seconds / steps, case.feed.steps)
         how = replace(how, images_per_second=result.images_per_second, speed=speed)
         return Made(parts, self._provenance(step, result.seconds, how))
 

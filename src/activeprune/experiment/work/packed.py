@@ -82,7 +82,7 @@ class _Shift:
         self._pruning, self._measuring, self._loading, self._keeping = pools
         self._kept: Future[None] | None = None  # or about to be: the latest pack
         self._rooms: dict[Training, int] = {}
-        self._planned: Counter[Training] = Counter()
+        self._planned: Counter[Training] = Counter()  # how many may be ready at a time
         self._lock = threading.RLock()  # of `prepared`, `under_way` and `over`
 
     def work(self) -> None:
@@ -178,7 +178,7 @@ class _Shift:
 
     def _room(self, training: Training) -> int:
         if training not in self._planned:  # some that were there may be gone since it was counted
-            self._planned |= Counter(step.training for step in self.queue.missing() if isinstance(step, Train))
+            self._planned |= self.queue.todo().abreast()
         dataset = self.compute.loaded.dataset(training)
         self._rooms[training] = room = self.engines.room(training, dataset, self._planned[training])
         return room
@@ -189,7 +189,9 @@ class _Shift:
         training, first, last = steps[0].shape
         kind: type = Eager
         try:
-            engine = self.engines.engine(training, self.compute.loaded.dataset(training), len(steps))
+            dataset = self.compute.loaded.dataset(training)
+            kind = self.engines.kind(training, dataset)  # to begin with
+            engine = self.engines.engine(training, dataset, len(steps))
             kind = type(engine)
             cases = pack.cases.result()
             if pack.by_rows and isinstance(engine, Eager):  # another one was expected
@@ -199,7 +201,7 @@ class _Shift:
             self.engines.refuse(training, kind, str(error))
             self._pack_anew(steps)
         except torch.cuda.OutOfMemoryError as error:
-            self._halve(training, len(steps), error)
+            self._ask_for_less(training, kind, len(steps), error)
             self._pack_anew(steps)
         except Exception as error:  # of one network, or of the user's own: to all of them
             self.queue.settle(steps, error)
@@ -228,12 +230,16 @@ class _Shift:
             self._prepare(self._rooms.get)
             self.after_step()
 
-    def _halve(self, training: Training, count: int, error: Exception) -> None:
-        if count == 1:
+    def _ask_for_less(self, training: Training, kind: type, count: int, error: Exception) -> None:
+        """Of the memory: half as many networks, or one without what an engine needs beside it."""
+        if count > 1:
+            half = count // 2
+            self.engines.limit(training, half)
+            self.queue.observer.trouble(f"{count} networks do not fit into the GPU's memory: {half} at once are tried")
+        elif kind is not Eager:
+            self.engines.refuse(training, kind, "the GPU's memory does not hold one network and its graph")
+        else:
             raise InputError(f"{training.network.name}: the GPU's memory does not hold one network") from error
-        half = count // 2
-        self.engines.limit(training, half)
-        self.queue.observer.trouble(f"{count} networks do not fit into the GPU's memory: {half} at once are tried")
 
     def _pack_anew(self, steps: Sequence[Train]) -> None:
         """Gives a pack back, and the next one of its sort: another number goes together now."""

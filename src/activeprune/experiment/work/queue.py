@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from ...core.errors import InputError
-from ..plan import Plan, Seen
+from ..plan import Plan, Seen, Todo
 from ..plan.steps import Step
 from ..store import Damaged, FolderStore, Missing
 from ..store.leases import LEASE_SECONDS, Lease, Leases
@@ -70,10 +70,10 @@ class Queue:
         for key in list(self._held):
             self._release(key)
 
-    def missing(self) -> Sequence[Step]:
+    def todo(self) -> Todo:
         """What the store lacks."""
         with self._lock:
-            return self.plan.todo(self._seen).missing
+            return self.plan.todo(self._seen)
 
     def take(self, choose: Choose = one, wait: bool = True) -> list[Step]:
         """Steps to compute next, of those that `choose` picks; none when nothing is left that could be.

@@ -18,6 +18,7 @@ from ...data import Dataset, Feed, Part
 from ...machine import cores, described, one_thread
 from ...training import Training
 from ...training.choosing import Engines
+from ...training.compiled import worth_compiling
 from ...training.engine import EVALUATED
 from ...training.loop import same_kernels
 from ...training.member import Member
@@ -67,13 +68,38 @@ class Speed:
         return (end if last is None else min(end, last * self.steps)) - first * self.steps
 
 
-def alike(training: Training) -> str:
-    """The same for trainings whose steps take the same time."""
+class Speeds:
+    """Of this machine, as far as they are known. A training's is that of others whose steps take the same time."""
+
+    def __init__(self, known: Mapping[str, Speed] | None = None) -> None:
+        self._known = dict(known or {})
+
+    def of(self, training: Training) -> Speed | None:
+        """Its speed, if it is known."""
+        for long in (False, True):
+            found = self._known.get(_alike(training, long))
+            if found is not None and worth_compiling(training, found.steps) is long:
+                return found
+        return None
+
+    def add(self, training: Training, speed: Speed) -> None:
+        """Notes what was measured."""
+        self._known[alike(training, speed.steps)] = speed
+
+
+def alike(training: Training, steps: int) -> str:
+    """The same for trainings, of so many steps an epoch, whose steps take the same time."""
+    return _alike(training, worth_compiling(training, steps))
+
+
+def _alike(training: Training, long: bool) -> str:
     settings = {key: value for key, value in identity(training).items() if key in OF_THE_SPEED}
+    if long:
+        settings["long"] = True
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def known(store: Store, device: torch.device) -> dict[str, Speed]:
+def known(store: Store, device: torch.device) -> Speeds:
     """Of trainings in the store that were computed on such a machine: the median of those that are alike, for packs of
     each size.
     """
@@ -86,7 +112,7 @@ def known(store: Store, device: torch.device) -> dict[str, Speed]:
         if how.machine == here and how.speed is not None:
             shares[how.speed.of][how.pack or 1].append(how.speed.seconds_per_step)
             steps[how.speed.of] = how.speed.steps_per_epoch
-    return {of: _summed_up(by_pack, steps[of]) for of, by_pack in shares.items()}
+    return Speeds({of: _summed_up(by_pack, steps[of]) for of, by_pack in shares.items()})
 
 
 def _summed_up(shares: Mapping[int, list[float]], steps: int) -> Speed:
