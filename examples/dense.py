@@ -2,7 +2,8 @@
 
     python examples/dense.py resnet20-standard --seeds 8 --path DIR
 
-On a GPU the networks are trained side by side; `--engine` chooses how.
+On a GPU the networks are trained side by side; `--engine` chooses how. `--first` is for several processes at once, each
+with seeds of its own, which makes the plain loop bearable.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ def main() -> None:
     """Trains, and prints one line of JSON a seed and a summary."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("training", help="resnet20-standard, resnet20-paper, ...")
-    parser.add_argument("--seeds", type=int, default=8)
+    parser.add_argument("--seeds", type=int, default=8, help="how many")
+    parser.add_argument("--first", type=int, default=0, help="the first of them")
     parser.add_argument("--path", "--data", dest="path", help="the folder where the data are")
     parser.add_argument("--epochs", help="instead of the training's own")
     parser.add_argument("--engine", choices=["best", "captured", "eager"], default="best")
@@ -48,13 +50,14 @@ def main() -> None:
 
     began = time.perf_counter()
     cases = []
-    for seed in range(options.seeds):
+    seeds = range(options.first, options.first + options.seeds)
+    for seed in seeds:
         start = training.build(len(dataset.classes), dataset.channels, seed).state_dict()
         cases.append(Case(training.feed(seed, where, dataset=dataset), start))
     results = train_together(training, cases, engine)
     seconds = time.perf_counter() - began
 
-    for seed, result in enumerate(results):
+    for seed, result in zip(seeds, results, strict=True):
         last = result.epochs[-1].test_accuracy
         print(json.dumps({"seed": seed, "early_stop": result.accuracy, "last": last, "best": result.best.epoch}))
     for what, found in (

@@ -70,6 +70,23 @@ def skipping(num_classes: int = 2, in_channels: int = 2, draws: str = "torch") -
     return Skipping(DRAWS[draws], *small(num_classes, in_channels))
 
 
+class Late(nn.Module):
+    """Leaves a layer out of its first three steps."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner, self.late = inner, nn.Conv2d(2, 2, 1)
+        self.steps = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.steps += self.training
+        return self.inner(x + self.late(x) if self.steps > 3 else x)
+
+
+def late(num_classes: int = 2, in_channels: int = 2) -> nn.Module:
+    return Late(small(num_classes, in_channels))
+
+
 def one_output(num_classes: int = 2, in_channels: int = 2) -> nn.Module:
     return small(1, in_channels)
 

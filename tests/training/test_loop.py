@@ -93,6 +93,20 @@ def test_s_cyc_follows_the_density_of_the_masks() -> None:
     assert result.epochs[0].lr == pytest.approx(0.01 + 0.09 / (1 + math.exp(-10 * (0.5 - masks.density))))
 
 
+@pytest.mark.parametrize(
+    "changes", [{"momentum": 0.9}, {"momentum": 0.9, "nesterov": True}, {"momentum": 0.0}], ids=str
+)
+def test_a_layer_that_is_left_out_at_first_joins_as_in_a_loop_by_hand(changes: dict) -> None:
+    chosen = training(network="tests.training.makers:late", weight_decay=1e-3, epochs="8it", **changes)
+    start, masks = start_of(chosen), half(chosen)
+    optimizer = partial(SGD, weight_decay=1e-3, foreach=False, **changes)
+    by_hand = plain_loop(chosen, 3, start, masks, optimizer, [chosen.lr] * 8)
+    result = by_itself(chosen, 3, start, masks)
+    assert not torch.equal(start["late.weight"], by_hand["late.weight"])
+    for name, tensor in by_hand.items():
+        torch.testing.assert_close(result.state[name], tensor, rtol=1e-4, atol=1e-6)
+
+
 def test_dropout_takes_part_and_is_the_same_each_time() -> None:
     chosen = training(network={"name": "tests.training.makers:small", "dropout": 0.5}, epochs="1ep")
     start = start_of(chosen)

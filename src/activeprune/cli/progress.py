@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.text import Text
 
 from ..experiment.plan import Plan, Todo
-from ..experiment.plan.steps import Measure, Prune, Step, Train
+from ..experiment.plan.steps import Step, Train
 from ..experiment.work.observer import Observer
 from ..training import Epoch
 
@@ -74,7 +74,7 @@ class Log(Observer):
 
     def _described(self, step: Step) -> str:
         name = self.names.get(step.key)
-        return described(step) if name is None else f"{described(step)} ({name})"
+        return step.title if name is None else f"{step.title} ({name})"
 
     def _say(self, line: str) -> None:
         print(line, file=self.file, flush=True)
@@ -118,24 +118,6 @@ class Terminal(Log):
         spent = time.monotonic() - self.began
         left = f", about {clock(spent / done * self.left)} left" if done else ""
         self.live.update(Text(f"[{done}/{total} steps{left}] {self.step} {line}", overflow="ellipsis", no_wrap=True))
-
-
-def described(step: Step) -> str:
-    """A step in a few words."""
-    if isinstance(step, Prune):
-        return f"seed {step.seed} cycle {step.cycle} prune ({step.method}{', AP' if step.q else ''})"
-    if isinstance(step, Train):
-        under = "dense" if step.masks is None else f"after cycle {step.masks.cycle}, λ {step.masks.density:.1%}"
-        return f"seed {step.seed} train {under}"
-    if isinstance(step, Measure):
-        when = "after" if isinstance(step.network, Train) and _key(step.network.masks) == _key(step.masks) else "before"
-        under = "dense" if step.masks is None else f"λ {step.masks.density:.1%}"
-        return f"seed {step.seed} measure {under} {when} its training"
-    return step.kind
-
-
-def _key(step: Step | None) -> str | None:
-    return None if step is None else step.key
 
 
 def epoch_line(epoch: Epoch, epochs: int) -> str:

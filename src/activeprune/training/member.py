@@ -71,8 +71,22 @@ class Member:
             torch._foreach_mul_(grads, masks)
         if self.training.clip is not None:
             nn.utils.clip_grad_norm_(self.model.parameters(), self.training.clip)
+        self._welcome_latecomers()
         self.optimizer.step()
         return loss.detach(), (logits.detach().argmax(1) == y).sum()
+
+    def _welcome_latecomers(self) -> None:
+        """Momentum for parameters whose first gradient comes after that of others, because a layer was left out until
+        now: torch's fused SGD wants it of all or of none. 0 is what they would begin with.
+        """
+        if not isinstance(self.optimizer, SGD) or not self.training.momentum:
+            return
+        state = self.optimizer.state
+        moved = [p for group in self.optimizer.param_groups for p in group["params"] if p.grad is not None]
+        new = [parameter for parameter in moved if "momentum_buffer" not in state[parameter]]
+        if len(new) < len(moved):
+            for parameter in new:
+                state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
 
     def check_output(self, batches: Iterator[Batch], classes: int) -> None:
         """Refuses a network that does not give one number a class, before any training."""

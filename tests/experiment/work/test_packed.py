@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import activeprune as ap
 from activeprune.experiment.errand import Errand
@@ -144,6 +144,36 @@ def test_memory_that_does_not_suffice_limits_the_training_it_was_too_small_for()
     engines = Engines(CPU, 8)
     engines.limit(one, 2)
     assert [engines.room(training, one.dataset(), 9) for training in (one, other, alike)] == [2, 8, 2]
+
+
+class Picky(nn.Sequential):
+    """Cannot be trained from every start."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training and self[0].weight[0, 0, 0, 0] < 0:
+            raise ValueError("not from here")
+        output: Tensor = super().forward(x)
+        return output
+
+
+def picky(num_classes: int = 10, in_channels: int = 1) -> nn.Module:
+    return Picky(*dropping(num_classes, in_channels))
+
+
+def test_an_error_stays_with_the_network_that_it_belongs_to(tmp_path: Path) -> None:
+    """What comes out does not depend on who else was in the pack."""
+    changes = {**CHANGES, "seeds": 6, "cycles": 1, "network": "tests.experiment.work.test_packed:picky"}
+    runs, failed, told = [], [], []
+    for folder, pack in (("alone", None), ("packed", 4)):
+        runs.append(run := started("smoke", tmp_path / folder / "run", changes=changes))
+        outcome = run.go(listening := Listening(), pack=pack)
+        failed.append(sorted(line for line in outcome.failed if "ValueError: not from here" in line))
+        told.append([listening.lines.get() for _ in range(listening.lines.qsize())])
+    assert failed[0] == failed[1]
+    assert 0 < len(failed[0]) < len(runs[0].plan.trainings)
+    assert {line.split(",")[0] for line in failed[0]} <= {f"seed {seed} train dense" for seed in range(6)}
+    assert contents(runs[0].store.root) == contents(runs[1].store.root)
+    assert "a pack of 4 networks failed (ValueError: not from here): they are trained one by one" in told[1]
 
 
 class Large(Eager):

@@ -83,7 +83,7 @@ def test_a_step_that_failed_is_not_taken_again(plan: Plan, store: FolderStore) -
         (step,) = mine.take()
         mine.settle([step], StepFailed("no"))
         assert step.key not in {left.key for left in mine.take(everything)}
-        assert mine.failed == {step.key: "no"}
+        assert mine.failed == {step.key: f"{step.title}, {step.key}: no"}
 
 
 def test_a_result_that_the_store_does_not_keep_ends_the_run(plan: Plan, store: FolderStore) -> None:

@@ -41,6 +41,11 @@ class Step:
         return hashlib.sha256(text.encode()).hexdigest()[:KEY_DIGITS]
 
     @property
+    def title(self) -> str:
+        """What it is, in a few words."""
+        return self.kind
+
+    @property
     def inputs(self) -> dict[str, Step]:
         """The steps that it needs, by role."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -92,6 +97,12 @@ class Train(Step):
         """Trainings of one shape differ in seed, start and masks alone, and can go through their steps together."""
         return self.training, self.first, self.last
 
+    @property
+    def title(self) -> str:
+        """Its seed, and how far the network is pruned."""
+        under = "dense" if self.masks is None else f"after cycle {self.masks.cycle}, λ {self.masks.density:.1%}"
+        return f"seed {self.seed} train {under}"
+
     def _identity(self) -> dict[str, Any]:
         return {name: value for name, value in super()._identity().items() if name != "resume"}
 
@@ -123,6 +134,11 @@ class Prune(Step):
     mode: Mode = "cycle"
 
     @property
+    def title(self) -> str:
+        """Its seed, cycle and method."""
+        return f"seed {self.seed} cycle {self.cycle} prune ({self.method}{', AP' if self.q else ''})"
+
+    @property
     def density(self) -> float:
         """λ after it, but for rounding to whole weights: what is left is 1 - p of what was there."""
         left, step = 1.0, self
@@ -152,11 +168,22 @@ class Measure(Step):
     masks: Prune | None  # put in place first; None: dense
     images: int | None = None  # None: all
 
+    @property
+    def title(self) -> str:
+        """Its seed, how far the network is pruned, and whether it is trained."""
+        after = isinstance(self.network, Train) and _key(self.network.masks) == _key(self.masks)
+        under = "dense" if self.masks is None else f"λ {self.masks.density:.1%}"
+        return f"seed {self.seed} measure {under} {'after' if after else 'before'} its training"
+
     def _identity(self) -> dict[str, Any]:
         """Of the training only what tells the network and its images."""
         values = super()._identity()
         values["training"] = {key: value for key, value in values["training"].items() if key in READ_BY_MEASURING}
         return values
+
+
+def _key(step: Step | None) -> str | None:
+    return None if step is None else step.key
 
 
 def identity(training: Training) -> dict[str, Any]:

@@ -174,7 +174,7 @@ class Compute:
         try:
             pruned = self._pruned(step, model.to(self.device), masks, start)
         except InputError as error:  # scores that are no numbers, nothing left to prune
-            raise StepFailed(f"seed {step.seed} cycle {step.cycle} prune {step.key}: {error}") from error
+            raise StepFailed(str(error)) from error
         return {RECORD: PruneRecord.of(pruned).as_bytes(), MASKS: masks_bytes(pruned.masks)}
 
     def _pruned(self, step: Prune, model: nn.Module, masks: Masks, start: dict[str, Tensor] | None) -> Pruned:
@@ -207,7 +207,7 @@ class Compute:
             network = self.loaded.network(step.training, recorded=False)
             return network.counted(state, Removed(masks), images)
         except InputError as error:  # a network without activations, say
-            raise StepFailed(f"seed {step.seed} measure {step.key}: {error}") from error
+            raise StepFailed(str(error)) from error
 
     def _probe(self, step: Train, feed: Feed, masks: Masks | None) -> Probe | None:
         """What looks at a training on the way, where that was asked for."""

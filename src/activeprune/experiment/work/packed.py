@@ -11,7 +11,7 @@ from functools import partial
 
 import torch
 
-from ...core.errors import InputError
+from ...core.errors import InputError, first_line
 from ...machine import one_thread
 from ...training import Case, Result, Span, Training
 from ...training.choosing import Engines
@@ -20,7 +20,7 @@ from ...training.loop import same_kernels, train_together
 from ...training.unavailable import EngineUnavailable
 from ..plan import Plan
 from ..plan.steps import Measure, Step, Train
-from ..store import FolderStore
+from ..store import Damaged, FolderStore, Missing
 from ..store.leases import Leases
 from ..store.provenance import Provenance
 from .compute import Compute
@@ -203,11 +203,21 @@ class _Shift:
         except torch.cuda.OutOfMemoryError as error:
             self._ask_for_less(training, kind, len(steps), error)
             self._pack_anew(steps)
-        except Exception as error:  # of one network, or of the user's own: to all of them
-            self.queue.settle(steps, error)
+        except Exception as error:
+            if len(steps) == 1 or isinstance(error, InputError | Damaged | Missing):
+                self.queue.settle(steps, error)
+            else:  # of one network, perhaps
+                self._one_by_one(steps, error)
         else:
             how = Provenance(engine=kind.__name__.lower(), pack=len(steps))
             self._hand_over(partial(self._keep, steps, cases, results, how))
+
+    def _one_by_one(self, steps: Sequence[Train], error: Exception) -> None:
+        """Trains those of a pack that an error ended, so that it stays with whom it belongs to."""
+        what = f"{type(error).__name__}: {first_line(error)}"
+        self.queue.observer.trouble(f"a pack of {len(steps)} networks failed ({what}): they are trained one by one")
+        for pack in [self._pack_of([step]) for step in steps]:
+            self._train(pack)
 
     def _hand_over(self, keep: Callable[[], None]) -> None:
         """Lets the thread keep a pack's results, once those of the pack before it are in the store."""

@@ -131,10 +131,9 @@ class Queue:
 
     def _fail(self, step: Step, error: Exception) -> None:
         """Notes that a step cannot be computed; steps that do not need it go on."""
-        if not isinstance(error, StepFailed):  # whatever a network or a method of the user's own does
-            error = StepFailed(f"{step.kind} {step.key}: {type(error).__name__}: {error}")
-        self.failed[step.key] = str(error)
-        self.observer.trouble(f"failed: {error}")
+        kind = "" if isinstance(error, StepFailed) else f"{type(error).__name__}: "  # a network's or a method's own
+        self.failed[step.key] = f"{step.title}, {step.key}: {kind}{error}"
+        self.observer.trouble(f"failed: {self.failed[step.key]}")
         self._release(step.key)
 
     def _claimed(self, steps: Sequence[Step]) -> list[Step]:
