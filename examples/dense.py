@@ -2,8 +2,9 @@
 
     python examples/dense.py resnet20-standard --seeds 8 --path DIR
 
-On a GPU the networks are trained side by side; `--engine` chooses how. `--first` is for several processes at once, each
-with seeds of its own, which makes the plain loop bearable.
+Any study that `activeprune run` takes will do, for the training in it. On a GPU the networks are trained side by side;
+`--engine` chooses how. `--first` is for several processes at once, each with seeds of its own, which makes the plain
+loop bearable.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from statistics import fmean, stdev
 
 import torch
 
+from activeprune.core.errors import InputError
 from activeprune.data import Shelf
 from activeprune.experiment.plan.reading import read_study
 from activeprune.machine import described
@@ -23,22 +25,37 @@ from activeprune.training.captured import Captured
 from activeprune.training.choosing import Engines
 from activeprune.training.engine import Eager, Engine
 from activeprune.training.loop import train_together
+from activeprune.training.unavailable import EngineUnavailable
 
 
 def main() -> None:
     """Trains, and prints one line of JSON a seed and a summary."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("training", help="resnet20-standard, resnet20-paper, ...")
-    parser.add_argument("--seeds", type=int, default=8, help="how many")
-    parser.add_argument("--first", type=int, default=0, help="the first of them")
-    parser.add_argument("--path", "--data", dest="path", help="the folder where the data are")
-    parser.add_argument("--epochs", help="instead of the training's own")
-    parser.add_argument("--engine", choices=["best", "captured", "eager"], default="best")
+    parser = _parser()
     options = parser.parse_args()
+    if options.seeds < 1 or options.first < 0:
+        parser.error("--seeds begins at 1, --first at 0")
+    try:
+        trained(options)
+    except (InputError, EngineUnavailable) as error:
+        parser.error(str(error))
 
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("study", help="resnet20-standard, resnet20-paper, table1, smoke, ... or a YAML file")
+    parser.add_argument("--seeds", type=int, default=8, help="how many [8]")
+    parser.add_argument("--first", type=int, default=0, help="the first of them [0]")
+    parser.add_argument("--path", "--data", dest="path", help="the folder where the data are")
+    parser.add_argument("--epochs", help="instead of the training's own: 20, 20ep or 500it, at one learning rate")
+    parser.add_argument("--engine", choices=["best", "captured", "eager"], default="best")
+    return parser
+
+
+def trained(options: argparse.Namespace) -> None:
+    """All seeds of a training."""
     changes = {"data.path": options.path} if options.path else {}
     changes |= {"epochs": options.epochs, "warmup": "0ep", "drops": []} if options.epochs else {}
-    training = read_study(options.training, changes).training
+    training = read_study(options.study, changes).training
     dataset = training.dataset()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     engine: Engine = Eager(training, device)

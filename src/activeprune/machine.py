@@ -33,7 +33,7 @@ def device(name: str | torch.device) -> torch.device:
         torch.zeros(1, device=place).item()
     except (RuntimeError, AssertionError) as error:
         known = name.partition(":")[0] in KINDS  # of another, torch lists twenty kinds that nobody has
-        why = f" ({first_line(error)})" if known else ""
+        why = f" ({first_line(error).partition('. ')[0]})" if known else ""  # torch may go on with all its backends
         raise InputError(f"device {name!r} cannot be used here{why}: {' or '.join(_usable())} can") from error
     return place
 
@@ -57,7 +57,8 @@ def described(place: torch.device) -> str:
     """A device and its torch in a few words, to stand beside a number."""
     if place.type == "cuda":
         return f"{torch.cuda.get_device_name(place)}, torch {torch.__version__}"
-    return f"{processor()}, {torch.get_num_threads()} threads, torch {torch.__version__}"
+    threads = torch.get_num_threads()
+    return f"{processor()}, {threads} thread{'s' * (threads > 1)}, torch {torch.__version__}"
 
 
 def processor() -> str:

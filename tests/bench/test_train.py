@@ -24,7 +24,9 @@ def test_networks_at_once_are_compared_with_a_plain_loop_in_bf16(
         ("eager", "fp32", 1), ("eager", "bf16", 1), ("eager", "bf16", 2),
     ]  # fmt: skip
     fp32, bf16, both = (row["images_per_second"] for row in rows)
-    assert [row["times_eager"] for row in rows] == [None, bf16 / fp32, both / bf16]
+    assert [row["times_eager_fp32"] for row in rows] == [None, bf16 / fp32, both / fp32]
+    assert [row["times_eager_bf16"] for row in rows] == [None, None, both / bf16]
+    assert {row["gibibytes"] for row in rows} == {None}
     assert all(0 < row["evaluation"] < 1 for row in rows)
 
 

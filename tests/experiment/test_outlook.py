@@ -20,6 +20,7 @@ from activeprune.machine import CPU, described, one_thread
 from activeprune.training import Training
 from activeprune.training.choosing import Engines
 from activeprune.training.duration import Duration
+from activeprune.training.engine import Eager
 
 STATE_BYTES = sum(t.numel() * t.element_size() for t in ap.build("resnet20").state_dict().values())
 MASK_BYTES = sum(m.numel() for m in ap.Masks.dense(ap.build("resnet20")).values()) // 8
@@ -105,6 +106,16 @@ def test_a_speed_is_that_of_trainings_whose_steps_take_the_same_time(change: dic
     assert (known.of(Training.read({**BASE, **change})) is not None) is alike
 
 
+def test_packs_that_were_measured_apart_are_known_together() -> None:
+    chosen, known = Training.read(BASE), Speeds()
+    known.add(chosen, Speed(0.5, 20, {8: 4.0}))
+    assert known.of(chosen).of_one is False
+    known.add(chosen, Speed(0.6, 20, {1: 1.0, 2: 1.2}))
+    assert known.of(chosen).packs == {1: 1.0, 2: 1.2, 8: 4.0}
+    assert known.of(chosen).of_one
+    assert Speed(1.0, 20).of_one
+
+
 def test_a_training_that_is_long_enough_to_be_compiled_is_faster_than_a_short_one() -> None:
     short, long = (Training.read({**BASE, "precision": "bf16", "epochs": epochs}) for epochs in ("249ep", "250ep"))
     known = Speeds()
@@ -156,12 +167,26 @@ def test_speeds_are_those_of_this_machine(tmp_path: Path) -> None:
     assert speed.known(elsewhere, CPU).of(run.study.training) is None
 
 
-def test_speeds_of_packs_are_told_apart_by_their_size(tmp_path: Path) -> None:
+class Beside(Eager):
+    """As if its networks did not take turns."""
+
+
+@pytest.mark.parametrize("kind", [Eager, Beside])
+def test_speeds_of_packs_are_told_apart_by_their_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[Eager]
+) -> None:
+    """Where networks take turns, a step of three takes three times as long as one."""
+    monkeypatch.setattr(Engines, "engine", lambda engines, training, *_: kind(training, CPU))
     run = started("smoke", tmp_path / "run", changes={"variants": ["plain"], "cycles": 1, "seeds": 5})
     run.go(pack=3)
     found = speed.known(run.store, CPU).of(run.study.training)
     assert found is not None
     told = [run.store.provenance(step.key) for step in run.plan.trainings]
+    every = [provenance["speed"]["seconds_per_step"] for provenance in told]
+    if kind is Eager:
+        assert found.packs == {1: median(every)}
+        assert found.in_packs(7) == pytest.approx(7 * median(every))
+        return
     assert sorted(found.packs) == sorted({provenance["pack"] for provenance in told})
     assert found.most == 3
     shares = [provenance["speed"]["seconds_per_step"] for provenance in told if provenance["pack"] == 3]
@@ -195,11 +220,11 @@ def test_a_few_steps_are_timed_on_request(
 def test_trainings_that_are_alike_are_timed_once(
     tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As those of a grid of learning rates; where one is planned for more networks than others, that one is."""
-    asked: list[tuple[float, int]] = []
-    monkeypatch.setattr(speed, "measured", lambda t, _, planned: asked.append((t.lr, planned)) or Speed(1.0, 3))
+    """As those of a grid of learning rates."""
+    asked: list[tuple[int, int]] = []
+    monkeypatch.setattr(speed, "measured", lambda t, _, planned: asked.append((t.batch, planned)) or Speed(1.0, 3))
     grid = ["--grid", "lr=0.1,0.2", "--grid", "batch=16,32", "--set", "seeds=2", "--set", "variants=[plain]"]
     arguments = ["run", "smoke", "--out", str(tmp_path / "run"), "--dry-run", "--measure", "--json", *grid]
     assert main(arguments) == 0
     assert json.loads(capsys.readouterr().out)["seconds"] > 0
-    assert [planned for _, planned in asked] == [4, 4]  # once a batch size: two seeds, retrained and in the next cycle
+    assert sorted(asked) == [(16, 4), (32, 4)]  # two seeds, retrained and in the next cycle

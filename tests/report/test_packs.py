@@ -6,11 +6,14 @@ from pathlib import Path
 import pytest
 
 from activeprune.experiment.search import started
+from activeprune.machine import CPU
 from activeprune.report.efforts import packs_table
 from activeprune.report.gathering import gathered
 from activeprune.report.layout import plain
 from activeprune.report.packs import PAUSE, packs, sittings
 from activeprune.report.trainings import Work
+from activeprune.training.choosing import Engines
+from activeprune.training.engine import Eager
 from tests.report.makers import made
 
 NOON = datetime(2026, 11, 16, 12, tzinfo=UTC).timestamp()
@@ -39,6 +42,20 @@ def test_shares_of_a_sitting() -> None:
     assert one.images_per_second == pytest.approx(120.0)
 
 
+def test_packs_of_processes_side_by_side_cover_a_time_once() -> None:
+    """100 s, of which 20 to 30 without any: one pack of 60 s at the end lies beside two of 20 and 30."""
+    work = [*pack(2, 0, 20, 50.0), *pack(3, 30, 20, 40.0), *pack(4, 40, 60, 100.0), *pack(5, 60, 30, 125.0)]
+    (one,) = sittings(work)
+    assert (one.seconds, one.trainings) == (100.0, 14)
+    assert one.in_packs == pytest.approx(0.9)
+    assert one.in_steps == pytest.approx((40 + 75 + 40 + 40) / 100)
+
+
+def test_a_sitting_begins_with_what_begins_first() -> None:
+    (one,) = sittings([*pack(2, 10, 20, 50.0), *pack(3, 0, 100, 40.0)])
+    assert (f"{one.began:%H:%M:%S}", one.seconds, one.in_packs) == ("12:00:00", 100.0, 1.0)
+
+
 def test_a_long_pause_begins_another_sitting() -> None:
     work = [*pack(4, 0, 100, 100.0), *pack(4, 100 + PAUSE, 100, 101.0), *pack(3, 300 + 2 * PAUSE, 99, 100.0)]
     assert [[found.trainings for found in one.packs] for one in sittings(work)] == [[4, 4], [3]]
@@ -54,7 +71,18 @@ def test_where_nothing_went_together_there_is_no_table() -> None:
     assert packs_table(made("table1", {("plain", 2): [90.0]})) is None
 
 
-def test_of_a_run_in_packs(tmp_path: Path) -> None:
+class Beside(Eager):
+    """As if its networks did not take turns."""
+
+
+def test_networks_that_take_turns_do_not_go_together(tmp_path: Path) -> None:
+    run = started("smoke", tmp_path / "run", changes={"seeds": 2, "variants": ["plain"], "cycles": 1})
+    run.go(pack=2)
+    assert packs_table(gathered(run)) is None
+
+
+def test_of_a_run_in_packs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Engines, "engine", lambda engines, training, *_: Beside(training, CPU))
     run = started("smoke", tmp_path / "run", changes={"seeds": 3, "variants": ["plain", "ap_lite"], "cycles": 1})
     run.go(pack=3)
     seen = gathered(run)

@@ -29,8 +29,9 @@ COPIED = 1 << 30  # bytes, for the memory's speed
 
 @dataclass(frozen=True)
 class Row:
-    """`images_per_second` in all, with data, augmentation, evaluation and records; `evaluation` is its share of the
-    time; `floor` is what the memory's speed allows at most, None where nobody has counted the bytes.
+    """`images_per_second` in all, with data, augmentation, evaluation and records, and as multiples of a plain loop's;
+    `evaluation` is its share of the time; `gibibytes` are a GPU's memory; `floor` is what the memory's speed allows at
+    most, None where nobody has counted the bytes.
     """
 
     network: str
@@ -39,32 +40,36 @@ class Row:
     replicas: int
     images_per_second: float
     evaluation: float
-    gibibytes: float
+    gibibytes: float | None
     floor: float | None
-    times_eager: float | None = None
+    times_eager_fp32: float | None = None
+    times_eager_bf16: float | None = None
 
-    def against(self, plain: Row) -> Row:
-        """Compared with a plain loop."""
-        return replace(self, times_eager=self.images_per_second / plain.images_per_second)
+    def against(self, fp32: Row, bf16: Row | None = None) -> Row:
+        """Compared with plain loops."""
+        return replace(
+            self,
+            times_eager_fp32=self.images_per_second / fp32.images_per_second,
+            times_eager_bf16=None if bf16 is None else self.images_per_second / bf16.images_per_second,
+        )
 
 
 def run(network: str, replicas: Sequence[int], batch: int, device: torch.device, tell: Tell) -> Iterator[Row]:
     """One row for the plain loop in each precision, then one for each number of replicas in bf16.
 
-    `times_eager` compares with the plain loop in bf16, and that one with the plain loop in fp32. `tell` is told what
-    takes long, and which engine could not be had.
+    `tell` is told what takes long, and which engine could not be had.
     """
     images = FEWER
     exact, training = (bench_training(network, precision, batch, images) for precision in ("fp32", "bf16"))
-    yield (before := _timed(exact, noise(images), Eager(exact, device), 1))
-    yield (plain := _timed(training, noise(images), Eager(training, device), 1).against(before))
+    yield (fp32 := _timed(exact, noise(images), Eager(exact, device), 1))
+    yield (bf16 := _timed(training, noise(images), Eager(training, device), 1).against(fp32))
     engines = Engines(device, tell=tell)
     if engines.kind(training, noise(images)) is Fused:
         images, training = CIFAR, bench_training(network, "bf16", batch, CIFAR)
     dataset = noise(images)
     for count in replicas:
         try:
-            yield _packed(training, dataset, engines, count).against(plain)
+            yield _packed(training, dataset, engines, count).against(fp32, bf16)
         except torch.cuda.OutOfMemoryError as error:
             tell(f"{network}: {count} at once do not fit into memory ({first_line(error)})")
 
@@ -127,7 +132,6 @@ def _timed(training: Training, dataset: Dataset, engine: Engine, count: int) -> 
     train_together(training, cases, watched, Span(0, TIMED + 2))
     seconds = moments[TIMED] - moments[0]
     speed = TIMED * feeds[0].steps * training.batch * count / seconds
-    memory = torch.cuda.max_memory_reserved(device) if device.type == "cuda" else 0
     return Row(
         network=training.network.name,
         engine=type(engine).__name__.lower(),
@@ -135,7 +139,7 @@ def _timed(training: Training, dataset: Dataset, engine: Engine, count: int) -> 
         replicas=count,
         images_per_second=speed,
         evaluation=(evaluated[TIMED] - evaluated[0]) / seconds,
-        gibibytes=memory / 2**30,
+        gibibytes=torch.cuda.max_memory_reserved(device) / 2**30 if device.type == "cuda" else None,
         floor=_floor(training, device),
     )
 

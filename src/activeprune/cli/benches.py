@@ -70,11 +70,13 @@ def train(
     """Time the training of many networks at once against a plain loop: data, augmentation and evaluation included."""
     place, rows = machine.device(device), []
     tell = partial(print, file=sys.stderr, flush=True)
-    for row in bench_train.run(network, _counts(replicas), batch, place, tell):
-        rows.append(row)
-        tell(f"{row.engine} {row.precision} × {row.replicas}: {row.images_per_second:,.0f} images/s")
+    with machine.one_thread(place):  # as a study trains
+        here = machine.described(place)
+        for row in bench_train.run(network, _counts(replicas), batch, place, tell):
+            rows.append(row)
+            tell(f"{row.engine} {row.precision} × {row.replicas}: {row.images_per_second:,.0f} images/s")
     if as_json:
-        print_json({"machine": machine.described(place), "rows": [asdict(row) for row in rows]})
+        print_json({"machine": here, "rows": [asdict(row) for row in rows]})
         return
     shown = [
         {
@@ -82,17 +84,18 @@ def train(
             "precision": row.precision,
             "replicas": str(row.replicas),
             "images/s": f"{row.images_per_second:,.0f}",
-            "× eager": "" if row.times_eager is None else f"{row.times_eager:.1f}",
+            "× eager fp32": "" if row.times_eager_fp32 is None else f"{row.times_eager_fp32:.1f}",
+            "× eager bf16": "" if row.times_eager_bf16 is None else f"{row.times_eager_bf16:.1f}",
             "evaluation": f"{row.evaluation:.0%}",
-            "GPU memory": f"{row.gibibytes:.1f} GiB",
+            "GPU memory": "" if row.gibibytes is None else f"{row.gibibytes:.1f} GiB",
             "floor": "not estimated" if row.floor is None else f"{row.floor:,.0f}",
         }
         for row in rows
     ]
-    print_table(shown, title=f"training {network}, batch {batch} ({machine.described(place)})")
+    print_table(shown, title=f"training {network}, batch {batch} ({here})")
     print(
-        "images/s: of all networks, with data, augmentation, evaluation and records; × eager: against the plain loop "
-        "in bf16 (its own row: in fp32); evaluation: its share of the time; floor: what the memory's speed would allow"
+        "images/s: of all networks, with data, augmentation, evaluation and records; × eager: against the plain loop; "
+        "evaluation: its share of the time; floor: what the memory's speed would allow"
     )
 
 

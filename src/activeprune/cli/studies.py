@@ -22,6 +22,7 @@ from ..experiment.outlook import Outlook, outlook
 from ..experiment.plan.reading import assignments
 from ..experiment.search import WINNER_FILE, Search, started
 from ..experiment.work import speed
+from ..experiment.work.compute import SECONDS_BETWEEN_CHECKPOINTS
 from ..experiment.work.observer import Observer
 from ..extras import need
 from ..machine import cores
@@ -67,7 +68,7 @@ def run(
     ] = None,
     pack: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Networks trained at once on a GPU [as many as are fastest]."),
+        typer.Option(min=1, metavar="N", help="Networks trained at once on a GPU, at most [as many as are fastest]."),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Also write rows.csv.")] = False,
@@ -115,7 +116,8 @@ def _watched(job: Job, quiet: bool, processes: int) -> Iterator[Observer]:
     try:
         yield watching
     except KeyboardInterrupt:
-        print("interrupted: the same command goes on from the last finished step or epoch", file=sys.stderr)
+        saved = f"and in a long training from its last checkpoint (every {SECONDS_BETWEEN_CHECKPOINTS:.0f} s)"
+        print(f"interrupted: the same command goes on from the last finished step, {saved}", file=sys.stderr)
         raise
     finally:
         watching.close()
@@ -146,7 +148,7 @@ def _looked_ahead(job: Job, processes: int, engines: Engines | None) -> Outlook:
     speeds = speed.known(job.store, job.device)
     if engines is not None:
         for training, count in job.plan.todo(job.store).abreast().most_common():
-            if speeds.of(training) is None:
+            if (seen := speeds.of(training)) is None or not seen.of_one:
                 speeds.add(training, speed.measured(training, engines, count))
     return outlook(job.plan, job.store, speeds, processes)
 

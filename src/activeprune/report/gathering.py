@@ -145,7 +145,7 @@ def _work(plan: Plan, store: Store, done: Mapping[str, Mapping[str, Any]]) -> It
             yield Work(step.key, needing)
             continue
         how = Provenance.of(done[step.key])
-        if how.pack is None:
+        if how.pack is None or how.engine == "eager":  # whose networks take turns
             yield Work(step.key, needing, how.seconds or 0.0)
             continue
         record = train_record(store, step.key)

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from .trainings import Work
 
 PAUSE = 600.0  # seconds without any training: what comes then is another sitting
+ROUNDED = 2.0  # seconds by which two packs, one after the other, may seem to overlap, since ends are told in whole ones
 
 
 @dataclass(frozen=True)
@@ -29,14 +30,18 @@ class Sitting:
     packs: tuple[Pack, ...]
 
     @property
+    def _began(self) -> float:
+        return min(pack.began for pack in self.packs)
+
+    @property
     def began(self) -> datetime:
         """In UTC."""
-        return datetime.fromtimestamp(self.packs[0].began, UTC)
+        return datetime.fromtimestamp(self._began, UTC)
 
     @property
     def seconds(self) -> float:
         """From the first training to the end of the last one."""
-        return self.packs[-1].ended - self.packs[0].began
+        return self.packs[-1].ended - self._began
 
     @property
     def trainings(self) -> int:
@@ -50,12 +55,17 @@ class Sitting:
 
     @property
     def in_packs(self) -> float:
-        """The share of the time with a pack in training."""
-        return sum(pack.ended - pack.began for pack in self.packs) / self.seconds
+        """The share of the time with a pack in training, or with several, of processes side by side."""
+        covered, until = 0.0, self._began
+        for pack in sorted(self.packs, key=lambda one: one.began):
+            beside = until - pack.began
+            covered += max(0.0, pack.ended - pack.began - (beside if beside > ROUNDED else 0.0))
+            until = max(until, pack.ended)
+        return covered / self.seconds
 
     @property
     def in_steps(self) -> float:
-        """The share of the time that training steps took."""
+        """The share of the time that training steps took; those of processes side by side add up."""
         return sum(pack.in_steps for pack in self.packs) / self.seconds
 
 

@@ -78,7 +78,7 @@ class Work:
     key: str  # in the store
     variants: tuple[str, ...]
     seconds: float | None = None  # that it took; None while it is not done
-    pack: int = 0  # how many trainings went together; 0 where it was alone in its process
+    pack: int = 0  # how many trainings went together; 0 where it was alone in its process, or they took turns
     images: int = 0  # in training
     images_per_second: float = 0.0
     finished: str = ""  # when, in UTC

@@ -7,7 +7,7 @@ import json
 import time
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from statistics import median
 
@@ -36,11 +36,17 @@ class Speed:
     """Seconds that a step takes, its share of evaluation included, and steps in an epoch.
 
     Of trainings side by side `seconds` is each one's share; `packs` says how long a step of all took, by their number.
+    Fewer than were ever seen are taken to be no faster than these.
     """
 
     seconds: float
     steps: int
     packs: Mapping[int, float] = field(default_factory=dict)
+
+    @property
+    def of_one(self) -> bool:
+        """Whether it was measured of a network alone, too."""
+        return not self.packs or 1 in self.packs
 
     @property
     def most(self) -> int:
@@ -83,8 +89,10 @@ class Speeds:
         return None
 
     def add(self, training: Training, speed: Speed) -> None:
-        """Notes what was measured."""
-        self._known[alike(training, speed.steps)] = speed
+        """Notes what was measured, beside what is known of other packs."""
+        before = self.of(training)
+        packs = {**before.packs, **speed.packs} if before else speed.packs
+        self._known[alike(training, speed.steps)] = replace(speed, packs=packs)
 
 
 def alike(training: Training, steps: int) -> str:
@@ -110,7 +118,8 @@ def known(store: Store, device: torch.device) -> Speeds:
     for entry in store.list():
         how = Provenance.of(store.provenance(entry.key))
         if how.machine == here and how.speed is not None:
-            shares[how.speed.of][how.pack or 1].append(how.speed.seconds_per_step)
+            together = 1 if how.engine in (None, "eager") else how.pack or 1  # else they took turns
+            shares[how.speed.of][together].append(how.speed.seconds_per_step)
             steps[how.speed.of] = how.speed.steps_per_epoch
     return Speeds({of: _summed_up(by_pack, steps[of]) for of, by_pack in shares.items()})
 
