@@ -10,10 +10,12 @@ from torch import Tensor, nn
 
 import activeprune as ap
 from activeprune.data import Shelf
-from activeprune.training import Case, Checkpoint, Epoch, Training
+from activeprune.training import Case, Checkpoint, Epoch, Training, choosing
 from activeprune.training.captured import Captured, CapturedLane
+from activeprune.training.choosing import Engines
 from activeprune.training.counts import BatchCounts
 from activeprune.training.loop import train_together
+from activeprune.training.pacing import Trial
 from activeprune.training.unavailable import EngineUnavailable
 from tests.training.makers import DRAWS, by_itself, half, same, small, start_of, training
 from tests.training.tape import Tape
@@ -201,6 +203,24 @@ def test_a_step_that_cannot_be_recorded_is_left_to_another_engine() -> None:
     except EngineUnavailable:
         with pytest.raises(EngineUnavailable, match=says):
             train_together(chosen, [case(chosen, 0)], Here(chosen))
+
+
+def test_how_many_go_together_is_measured_and_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is trained then is as it would be alone."""
+    monkeypatch.setattr(choosing, "TRIAL_CAPTURED", Trial((1, 2, 3), steps=2, worth=0.0))
+    told: list[str] = []
+    engines, dataset = Engines(CPU, None, told.append), FULL.dataset()
+    engines._fitting[FULL] = [Here]  # as on a GPU
+    engines._new = lambda training, dataset, count, kind: kind(training)  # type: ignore[method-assign]
+    assert engines.room(FULL, dataset, planned=9) == 3
+    assert told[-1] == "tests.training.makers:small: 3 networks at once are fastest here"
+    assert [pace.memory for pace in engines.paces(FULL, dataset, planned=9).values()] == [0, 0, 0]  # of a GPU
+    shared = engines.engine(FULL, dataset, 3)
+    assert isinstance(shared, Here)
+    for seed, result in zip((3, 4, 5), train_together(FULL, [case(FULL, s) for s in (3, 4, 5)], shared), strict=True):
+        alone = by_itself(FULL, seed, start_of(FULL, seed))
+        for name, tensor in alone.state.items():
+            torch.testing.assert_close(result.state[name], tensor, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("draws", DRAWS)
