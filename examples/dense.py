@@ -3,8 +3,7 @@
     python examples/dense.py resnet20-standard --seeds 8 --path DIR
 
 Any study that `activeprune run` takes will do, for the training in it. On a GPU the networks are trained side by side;
-`--engine` chooses how. `--first` is for several processes at once, each with seeds of its own, which makes the plain
-loop bearable.
+`--engine` chooses how. The plain loop trains one after the other; with `--first`, several processes share the seeds.
 """
 
 from __future__ import annotations

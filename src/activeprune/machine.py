@@ -57,8 +57,7 @@ def described(place: torch.device) -> str:
     """A device and its torch in a few words, to stand beside a number."""
     if place.type == "cuda":
         return f"{torch.cuda.get_device_name(place)}, torch {torch.__version__}"
-    threads = torch.get_num_threads()
-    return f"{processor()}, {threads} thread{'s' * (threads > 1)}, torch {torch.__version__}"
+    return f"{processor()}, {torch.get_num_threads()} threads, torch {torch.__version__}"
 
 
 def processor() -> str:

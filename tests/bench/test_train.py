@@ -4,6 +4,7 @@ import json
 
 import pytest
 import torch
+from torch import nn
 
 from activeprune.bench import train as bench_train
 from activeprune.cli import main
@@ -13,9 +14,7 @@ from activeprune.training.unavailable import EngineUnavailable
 from tests.cli.makers import Captured, told
 
 
-def test_networks_at_once_are_compared_with_a_plain_loop_in_bf16(
-    capsys: Captured, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_networks_at_once_are_compared_with_plain_loops(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a few images, so that the numbers mean nothing but the path is the real one."""
     monkeypatch.setattr(bench_train, "FEWER", 60)
     small = ["--network", "resnet8", "--batch", "15", "--replicas", "2", "--device", "cpu"]
@@ -67,3 +66,18 @@ def test_an_engine_that_turns_out_unable_is_named_and_another_one_timed() -> Non
     row = bench_train._packed(training, bench_train.noise(60), engines, 1)
     assert row.engine == "eager"
     assert said == ["resnet8: not today; it is trained the slower way"]
+
+
+def test_a_network_that_cannot_take_the_images_is_one_line(capsys: Captured) -> None:
+    assert main(["bench", "train", "--network", "tests.bench.test_train:narrow_minded", "--device", "cpu"]) == 2
+    assert capsys.readouterr().err == (
+        "activeprune: tests.bench.test_train:narrow_minded cannot take images of (3, 32, 32): ValueError: too small\n"
+    )
+
+
+def narrow_minded(num_classes: int = 10, in_channels: int = 3) -> nn.Module:
+    class NarrowMinded(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            raise ValueError("too small")
+
+    return NarrowMinded(in_channels, num_classes)

@@ -127,6 +127,23 @@ def test_a_training_that_is_long_enough_to_be_compiled_is_faster_than_a_short_on
 
 
 @pytest.mark.parametrize(
+    ("engine", "lengths"), [("compiled", "250"), ("captured", "249"), ("fused", "249 250"), ("eager", "249 250")]
+)
+def test_speeds_in_a_store_are_those_of_an_engine(tmp_path: Path, engine: str, lengths: str) -> None:
+    """Of the two that train any network, one is for long trainings and the other for short ones."""
+    trainings = {n: Training.read({**BASE, "precision": "bf16", "epochs": f"{n}ep"}) for n in ("249", "250")}
+    with one_thread(CPU):
+        told = {"machine": described(CPU), "engine": engine, "pack": 4}
+    told["speed"] = {"of": speed.alike(trainings["249"]), "seconds_per_step": 0.5, "steps_per_epoch": 20}
+    store = FolderStore(tmp_path)
+    store.put("0" * 32, {"record.json": b"{}"}, told)
+    known = speed.known(store, CPU)
+    found = {length: one for length, training in trainings.items() if (one := known.of(training)) is not None}
+    assert list(found) == lengths.split()
+    assert {tuple(one.packs) for one in found.values()} == {(1 if engine == "eager" else 4,)}
+
+
+@pytest.mark.parametrize(
     ("changes", "states"),
     [
         ({"keep": "all"}, 3 + 3),
@@ -171,26 +188,31 @@ class Beside(Eager):
     """As if its networks did not take turns."""
 
 
-@pytest.mark.parametrize("kind", [Eager, Beside])
-def test_speeds_of_packs_are_told_apart_by_their_size(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[Eager]
-) -> None:
-    """Where networks take turns, a step of three takes three times as long as one."""
-    monkeypatch.setattr(Engines, "engine", lambda engines, training, *_: kind(training, CPU))
-    run = started("smoke", tmp_path / "run", changes={"variants": ["plain"], "cycles": 1, "seeds": 5})
-    run.go(pack=3)
-    found = speed.known(run.store, CPU).of(run.study.training)
-    assert found is not None
+def of_packs(folder: Path, kind: type[Eager]) -> tuple[Speed | None, list[dict]]:
+    """What is known after a run of five seeds, three at once with such an engine, and the provenance of each."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Engines, "engine", lambda engines, training, *_: kind(training, CPU))
+        run = started("smoke", folder / "run", changes={"variants": ["plain"], "cycles": 1, "seeds": 5})
+        run.go(pack=3)
     told = [run.store.provenance(step.key) for step in run.plan.trainings]
-    every = [provenance["speed"]["seconds_per_step"] for provenance in told]
-    if kind is Eager:
-        assert found.packs == {1: median(every)}
-        assert found.in_packs(7) == pytest.approx(7 * median(every))
-        return
+    return speed.known(run.store, CPU).of(run.study.training), told
+
+
+def test_speeds_of_packs_are_told_apart_by_their_size(tmp_path: Path) -> None:
+    found, told = of_packs(tmp_path, Beside)
+    assert found is not None
     assert sorted(found.packs) == sorted({provenance["pack"] for provenance in told})
     assert found.most == 3
     shares = [provenance["speed"]["seconds_per_step"] for provenance in told if provenance["pack"] == 3]
     assert found.together(3) == pytest.approx(3 * median(shares))
+
+
+def test_where_networks_take_turns_a_step_of_seven_takes_seven_times_as_long_as_one(tmp_path: Path) -> None:
+    found, told = of_packs(tmp_path, Eager)
+    assert found is not None
+    one = median(provenance["speed"]["seconds_per_step"] for provenance in told)
+    assert found.packs == {1: one}
+    assert found.in_packs(7) == pytest.approx(7 * one)
 
 
 def test_a_few_steps_are_timed_on_request(

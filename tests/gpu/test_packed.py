@@ -116,8 +116,8 @@ def test_the_number_of_lanes_is_measured_where_it_is_not_known() -> None:
         rooms = {engines.room(chosen, dataset, planned=100) for _ in range(2)}
         assert rooms <= {*trial.numbers}
         assert told == [
-            f"{chosen.network.name}: a few steps are timed first, of several networks at once",
-            f"{chosen.network.name}: {rooms.pop()} networks at once are fastest here",
+            f"{chosen.network.name}: a few steps are timed first",
+            f"{chosen.network.name}: {rooms.pop()} networks at once will be trained, the fastest of what was timed",
         ]
         paces = engines.paces(chosen, dataset, planned=100)
         assert all(pace.step > 0 and pace.evaluation > 0 and pace.memory > 0 for pace in paces.values())

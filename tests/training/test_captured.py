@@ -213,7 +213,7 @@ def test_how_many_go_together_is_measured_and_leaves_no_trace(monkeypatch: pytes
     engines._fitting[FULL] = [Here]  # as on a GPU
     engines._new = lambda training, dataset, count, kind: kind(training)  # type: ignore[method-assign]
     assert engines.room(FULL, dataset, planned=9) == 3
-    assert told[-1] == "tests.training.makers:small: 3 networks at once are fastest here"
+    assert told[-1] == "tests.training.makers:small: 3 networks at once will be trained, the fastest of what was timed"
     assert [pace.memory for pace in engines.paces(FULL, dataset, planned=9).values()] == [0, 0, 0]  # of a GPU
     shared = engines.engine(FULL, dataset, 3)
     assert isinstance(shared, Here)
@@ -221,6 +221,26 @@ def test_how_many_go_together_is_measured_and_leaves_no_trace(monkeypatch: pytes
         alone = by_itself(FULL, seed, start_of(FULL, seed))
         for name, tensor in alone.state.items():
             torch.testing.assert_close(result.state[name], tensor, rtol=1e-5, atol=1e-6)
+
+
+class Viewing(nn.Sequential):
+    """Reads its convolution's output in one memory format alone."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        seen = self[2](self[1](self[0](x)))
+        output: Tensor = self[-1](seen.view(len(seen), -1))
+        return output
+
+
+def viewing(num_classes: int = 2, in_channels: int = 2) -> nn.Module:
+    return Viewing(*small(num_classes, in_channels))
+
+
+def test_a_network_that_wants_another_memory_format_is_left_to_another_engine() -> None:
+    chosen = training(network="tests.training.test_captured:viewing", precision="bf16", batch=15)
+    with pytest.raises(EngineUnavailable, match="cannot be evaluated in a graph"):
+        train_together(chosen, [case(chosen, 0)], Here(chosen))
+    assert by_itself(chosen, 0, start_of(chosen)).failure is None
 
 
 @pytest.mark.parametrize("draws", DRAWS)

@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from activeprune.data import Dataset, Files, Images
 from activeprune.training import Training, choosing
 from activeprune.training.captured import Captured
-from activeprune.training.choosing import Engines
+from activeprune.training.choosing import Engines, counted
 from activeprune.training.compiled import Compiled
 from activeprune.training.engine import Eager
 from activeprune.training.fused.lanes import Fused, fitting
@@ -134,7 +135,7 @@ def test_few_trainings_need_no_trial_and_kinds_that_fail_leave_one_at_a_time() -
     assert told == []
     assert engines.room(of_bf16(), patches(), planned=9) == 1
     assert engines._fitting[of_bf16()] == []
-    assert told[0] == "resnet20: a few steps are timed first, of several networks at once"
+    assert told[0] == "resnet20: a few steps are timed first"
     assert [line.split(":")[0] for line in told[1:]] == ["resnet20", "resnet20"]  # two say the same
     assert all("it is trained the slower way" in line for line in told[1:])
     assert engines.paces(of_bf16(), patches(), planned=9) == {}
@@ -157,8 +158,8 @@ def test_trainings_that_are_alike_are_timed_once(monkeypatch: pytest.MonkeyPatch
         assert engines.room(chosen, patches(), planned) == 16
     assert timed == [1, 2, 4, 8, 16]
     assert told == [
-        "resnet20: a few steps are timed first, of several networks at once",
-        "resnet20: 16 networks at once are fastest here",
+        "resnet20: a few steps are timed first",
+        "resnet20: 16 networks at once will be trained, the fastest of what was timed",
     ]
     assert engines.paces(chosen, patches(), planned=100) == dict.fromkeys(timed, Pace(1.0, 0.5))
     other = of_bf16(batch=64)
@@ -180,18 +181,37 @@ def test_a_number_that_was_chosen_is_timed_and_one_network_alone(
 
 
 @pytest.mark.parametrize(
-    ("most", "fit", "known"), [(6, 3, [1, 3]), (6, 5, [1, 3]), (6, 1, [1]), (6, 0, []), (None, 3, [1, 2])]
+    ("most", "fit", "known", "too_many"),
+    [
+        (6, 3, [1, 3], [6]),
+        (6, 5, [1, 3], [6]),
+        (6, 1, [1], [6, 3]),
+        (6, 0, [], [1, 6, 3]),
+        (None, 3, [1, 2], [4]),
+        (None, 0, [], [4, 2, 1]),
+    ],
 )
 def test_where_memory_does_not_hold_a_number_a_smaller_one_is_timed(
-    monkeypatch: pytest.MonkeyPatch, most: int | None, fit: int, known: list[int]
+    monkeypatch: pytest.MonkeyPatch, most: int | None, fit: int, known: list[int], too_many: list[int]
 ) -> None:
     """As a run, which would halve its packs."""
-    monkeypatch.setattr(choosing, "timed", lambda make, count, *_: Pace(float(count)) if count <= fit else None)
+
+    def timing(make: object, count: int, *_: object) -> Pace:
+        if count > fit:
+            raise torch.cuda.OutOfMemoryError("too much")
+        return Pace(float(count))
+
+    monkeypatch.setattr(choosing, "timed", timing)
     told: list[str] = []
     engines = Engines(CPU, most, told.append)
     engines._fitting[of_bf16()] = [Fused]
     assert [*engines.paces(of_bf16(), patches(), planned=100)] == known
-    assert told[1:] == ([] if most else ["resnet20: 2 networks at once are fastest here"])
+    chosen = [] if most or not fit else ["resnet20: 2 networks at once will be trained, the fastest of what was timed"]
+    assert told == [
+        "resnet20: a few steps are timed first",
+        *(f"resnet20: {counted(number)} could not be timed (OutOfMemoryError: too much)" for number in too_many),
+        *chosen,
+    ]
 
 
 def test_errors_in_a_trial_leave_one_network_at_a_time_and_its_training_to_tell_of_them() -> None:
@@ -201,7 +221,51 @@ def test_errors_in_a_trial_leave_one_network_at_a_time_and_its_training_to_tell_
     engines._fitting[chosen] = [Plain]
     assert engines.room(chosen, patches(), planned=100) == 1
     assert engines._fitting[chosen] == [Plain]
-    assert len(told) == 1
+    name = chosen.network.name
+    assert told == [f"{name}: a few steps are timed first", f"{name}: {counted(1)} could not be timed (ValueError: no)"]
+
+
+@pytest.mark.parametrize("fits", [True, False])
+def test_what_was_timed_leaves_its_memory_to_others(monkeypatch: pytest.MonkeyPatch, fits: bool) -> None:
+    made: list[weakref.ref] = []
+
+    def timing(make: Callable[[], Plain], *_: object) -> Pace:
+        engine = make()
+        engine.itself = engine  # type: ignore[attr-defined]  # as errors hold on to what they went through
+        made.append(weakref.ref(engine))
+        if not fits:
+            raise torch.cuda.OutOfMemoryError("too much")
+        return Pace(1.0)
+
+    monkeypatch.setattr(choosing, "timed", timing)
+    monkeypatch.setattr(choosing, "TRIAL_CAPTURED", choosing.Trial((1, 2), steps=1, worth=3.0))
+    engines = Engines(CPU)
+    engines._fitting[of_bf16()] = [Plain]
+    gc.disable()
+    try:
+        assert engines.room(of_bf16(), patches(), planned=100) == 1
+        assert made
+        assert all(engine() is None for engine in made)
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("error", [EngineUnavailable("not here"), KeyboardInterrupt()])
+def test_a_trial_ends_where_another_engine_or_the_user_must_know(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    def timing(*_: object) -> Pace:
+        raise error
+
+    monkeypatch.setattr(choosing, "timed", timing)
+    engines = Engines(CPU)
+    engines._fitting[of_bf16()] = [Plain]
+    if isinstance(error, EngineUnavailable):
+        assert engines.room(of_bf16(), patches(), planned=100) == 1
+        assert engines._fitting[of_bf16()] == []
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            engines.room(of_bf16(), patches(), planned=100)
 
 
 def failing(num_classes: int = 10, in_channels: int = 3) -> nn.Module:

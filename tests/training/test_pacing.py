@@ -5,10 +5,10 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from activeprune.core.randomness import everybodys_states
 from activeprune.training import Case
 from activeprune.training.engine import Eager
 from activeprune.training.pacing import Pace, Trial, fastest, timed
-from activeprune.training.unavailable import EngineUnavailable
 from tests.training.makers import start_of, training
 
 DOUBLED = Trial((1, 2, 4, 8), steps=1, worth=1.1)
@@ -61,7 +61,7 @@ def test_what_memory_will_not_hold_is_not_tried(memory: float, best: int) -> Non
     assert tried == [number for number in DOUBLED.numbers if number <= best]
 
 
-def test_steps_and_an_evaluation_are_timed_and_the_networks_are_left_alone() -> None:
+def test_steps_and_an_evaluation_are_timed_and_all_else_is_left_alone() -> None:
     chosen, device = training(), torch.device("cpu")
     start = start_of(chosen)
     before = {name: tensor.clone() for name, tensor in start.items()}
@@ -77,7 +77,9 @@ def test_steps_and_an_evaluation_are_timed_and_the_networks_are_left_alone() -> 
             calls.append(("evaluation", len(lanes)))
             return super().score(lanes)
 
+    drawn = everybodys_states(device)
     pace = timed(lambda: Noting(chosen, device), 3, case, 2, device)
+    assert everybodys_states(device) == drawn
     assert pace is not None
     assert pace.step > 0
     assert pace.evaluation > 0
@@ -89,23 +91,3 @@ def test_a_step_is_timed_in_epochs_that_have_fewer_than_wanted() -> None:
     chosen, device = training(), torch.device("cpu")
     case = Case(chosen.feed(0), start_of(chosen))
     assert timed(lambda: Eager(chosen, device), 1, case, 10_000, device) is not None
-
-
-@pytest.mark.parametrize("error", [torch.cuda.OutOfMemoryError("too much"), ValueError("of the network's own")])
-def test_what_cannot_be_trained_has_no_pace(error: Exception) -> None:
-    """Its training will say why."""
-    assert of_an_engine_that_raises(error) is None
-
-
-@pytest.mark.parametrize("error", [EngineUnavailable("not here"), KeyboardInterrupt()])
-def test_what_another_engine_or_the_user_must_know_of_is_raised(error: BaseException) -> None:
-    with pytest.raises(type(error)):
-        of_an_engine_that_raises(error)
-
-
-def of_an_engine_that_raises(error: BaseException) -> Pace | None:
-    def make() -> Eager:
-        raise error
-
-    chosen = training()
-    return timed(make, 1, Case(chosen.feed(0), start_of(chosen)), 1, torch.device("cpu"))

@@ -11,7 +11,7 @@ from activeprune.core.randomness import torchs_own
 from activeprune.training import Case, Checkpoint, Span
 from activeprune.training.case import WHOLE
 from activeprune.training.engine import Eager
-from activeprune.training.loop import _reproducible, train_together
+from activeprune.training.loop import reproducible, train_together
 from tests.training.makers import DRAWS, by_itself, half, same, same_result, start_of, training
 
 FULL = training(
@@ -119,7 +119,7 @@ def test_a_training_that_ends_leaves_alone_what_another_thread_draws(monkeypatch
     monkeypatch.setattr("activeprune.training.loop.torchs_own", Watched())
 
     thread = threading.Thread(target=draw)
-    with _reproducible(CPU):
+    with reproducible(CPU):
         thread.start()
         drawing.wait()
     thread.join()

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ..core.errors import first_line
+from ..core.errors import InputError, first_line, in_a_line
 from ..data import Dataset, Images, InMemory
 from ..networks.cifar_resnet import Block, CifarResNet
 from ..training import Case, Span, Training
@@ -60,6 +60,7 @@ def run(network: str, replicas: Sequence[int], batch: int, device: torch.device,
     `tell` is told what takes long, and which engine could not be had.
     """
     images = FEWER
+    _check(network, noise(images))
     exact, training = (bench_training(network, precision, batch, images) for precision in ("fp32", "bf16"))
     yield (fp32 := _timed(exact, noise(images), Eager(exact, device), 1))
     yield (bf16 := _timed(training, noise(images), Eager(training, device), 1).against(fp32))
@@ -82,6 +83,18 @@ def _packed(training: Training, dataset: Dataset, engines: Engines, count: int) 
             return _timed(training, dataset, engine, count)
         except EngineUnavailable as error:
             engines.refuse(training, type(engine), str(error))
+
+
+def _check(network: str, dataset: Dataset) -> None:
+    """Refuses a network that cannot take these images."""
+    images = dataset.train
+    assert isinstance(images, Images)
+    model = bench_training(network, "fp32", 1).build(len(dataset.classes), dataset.channels).eval()
+    try:
+        with torch.no_grad():
+            model(images.pixels[:1].float())
+    except Exception as error:  # whatever a network thinks of them
+        raise InputError(f"{network} cannot take images of {tuple(images.shape)}: {in_a_line(error)}") from error
 
 
 def noise(count: int) -> Dataset:

@@ -124,11 +124,11 @@ def _watched(job: Job, quiet: bool, processes: int) -> Iterator[Observer]:
 
 
 def _where(device: torch.device, processes: int) -> str:
-    """A job is computed, and why not on a GPU."""
-    if device.type == "cuda":
-        return f"on {torch.cuda.get_device_name(device)}"
+    """The place where steps are computed, and why that is no GPU."""
+    if device.type != "cpu":
+        return f"on {torch.cuda.get_device_name(device) if device.type == 'cuda' else device}"
     why = "" if torch.cuda.is_available() else "; torch finds no GPU here"
-    return f"on the {device.type.upper()}, up to {processes} at a time{why}"
+    return f"on the CPU, up to {processes} at a time{why}"
 
 
 def _lists(texts: Iterable[str]) -> dict[str, list[Any]]:

@@ -41,6 +41,16 @@ def first_line(error: BaseException) -> str:
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
+def in_a_line(error: BaseException) -> str:
+    """Its kind, and what it says.
+
+    >>> in_a_line(ValueError("no")), in_a_line(KeyError())
+    ('ValueError: no', 'KeyError')
+    """
+    kind, says = type(error).__name__, first_line(error)
+    return kind if says == kind else f"{kind}: {says}"
+
+
 def kind_of(thing: object) -> str:
     """What a thing is, in a few words.
 

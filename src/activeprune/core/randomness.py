@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import operator
 import random
+import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import numpy as np
 import torch
@@ -46,16 +47,17 @@ def generator(seed: int, purpose: str, index: int) -> torch.Generator:
 
 def seed_pythons(seed: int) -> None:
     """Seeds NumPy's and Python's; torch's are the caller's, who knows on which devices."""
-    np.random.seed(seed % 2**32)  # noqa: NPY002  which is what old code draws from
     random.seed(seed)
+    with suppress(TypeError):  # somebody has put another kind of generator in the place of NumPy's
+        np.random.seed(seed % 2**32)  # noqa: NPY002  which is what old code draws from
 
 
 def everybodys_states(device: torch.device) -> tuple[object, ...]:
     """Of these generators, to be compared."""
     on_gpu = torch.cuda.get_rng_state(device).tolist() if device.type == "cuda" else None
-    numpys = np.random.get_state(legacy=False)  # noqa: NPY002
-    drawn = numpys["state"]["key"].tolist(), numpys["state"]["pos"], numpys["has_gauss"]
-    return on_gpu, torch.get_rng_state().tolist(), random.getstate(), drawn
+    with np.printoptions(threshold=sys.maxsize):
+        numpys = repr(np.random.get_state(legacy=False))  # noqa: NPY002
+    return on_gpu, torch.get_rng_state().tolist(), random.getstate(), numpys
 
 
 @contextmanager

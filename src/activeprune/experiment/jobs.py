@@ -100,7 +100,7 @@ class Job(ABC):
                 folder.share()
             elif not self.is_written():
                 raise InputError(f"another process is running another study in {self.out}: choose another folder")
-            if pack is not None and self.device.type != "cuda":
+            if (pack or 1) > 1 and self.device.type != "cuda":
                 observer.trouble(f"only a GPU trains networks side by side: on {self.device} they take turns")
             here = self._executor(observer, pack)
             helpers = min(processes, len(self.plan.todo(self.store).missing)) - 1  # more would find nothing to do

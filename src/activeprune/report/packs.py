@@ -61,7 +61,7 @@ class Sitting:
             beside = until - pack.began
             covered += max(0.0, pack.ended - pack.began - (beside if beside > ROUNDED else 0.0))
             until = max(until, pack.ended)
-        return covered / self.seconds
+        return min(1.0, covered / self.seconds)
 
     @property
     def in_steps(self) -> float:

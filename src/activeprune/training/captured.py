@@ -197,7 +197,12 @@ class CapturedLane(Member):
         model = model.to(memory_format=self.layout)  # type: ignore[call-overload]
         dense = Masks.dense(model)
         super().__init__(training, model, model.state_dict(), dense, device)
-        self.check_output(feed.evaluation("validation"), len(feed.classes))
+        try:
+            self.check_output(feed.evaluation("validation"), len(feed.classes))
+        except InputError:
+            raise
+        except Exception as error:  # it may need another memory format, or more memory
+            raise unable(f"{training.network.name} cannot be evaluated in a graph", error) from error
         self.names = list(dense)
         self.shelf, self.stream = shelf, torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self.tables = Tables(feed, device)

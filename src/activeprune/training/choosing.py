@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import torch
 
+from ..core.errors import in_a_line
 from ..data import Dataset, Images, Shelf
 from .captured import Captured
 from .case import Case
@@ -47,11 +48,11 @@ class Engines:
     def room(self, training: Training, dataset: Dataset, planned: int) -> int:
         """How many networks go together, where so many may be ready at a time."""
         room = self.most or self._by_the_fastest(training, dataset, partial(self._best, training, dataset, planned), 1)
-        return min(room, self._limits.get(_alike(training), room))
+        return min(room, self._limits.get(_settings(training), room))
 
     def limit(self, training: Training, most: int) -> None:
         """Notes that more networks of a training, or of one that is alike, do not fit into memory."""
-        self._limits[_alike(training)] = most
+        self._limits[_settings(training)] = most
 
     def paces(self, training: Training, dataset: Dataset, planned: int) -> dict[int, Pace]:
         """How fast it is with each number of networks that was tried, up to the one that goes together; nothing of the
@@ -154,8 +155,7 @@ class Engines:
         pace = partial(self._pace, training, dataset, kind)
         best = fastest(trial, planned, pace, SHARE_OF_MEMORY * _memory(self.device))
         if len(known) > before and known.get(best) is not None:
-            together = f"{best} networks at once are" if best > 1 else "one network at a time is"
-            self.tell(f"{training.network.name}: {together} fastest here")
+            self.tell(f"{training.network.name}: {counted(best)} will be trained, the fastest of what was timed")
         return best
 
     def _known_paces(self, training: Training, dataset: Dataset, planned: int, kind: type) -> dict[int, Pace]:
@@ -167,23 +167,37 @@ class Engines:
         return {count: found for count, found in known if found is not None and count <= best}
 
     def _pace(self, training: Training, dataset: Dataset, kind: type, count: int) -> Pace | None:
-        """Of so many networks, timed once for all trainings that are alike."""
+        """Of so many networks, timed once for all trainings that are alike; None if they cannot be had."""
         known = self._known(training, kind)
         if count not in known:
-            self._say(f"{training.network.name}: a few steps are timed first, of several networks at once")
+            self._say(f"{training.network.name}: a few steps are timed first")
             self._let_go()
             feed = training.feed(0, dataset=dataset)
             case = Case(feed, training.build(len(feed.classes), feed.channels).state_dict())
             make = partial(self._new, training, dataset, count, kind)
-            known[count] = timed(make, count, case, _trial(kind).steps, self.device)
+            try:
+                known[count] = timed(make, count, case, _trial(kind).steps, self.device)
+            except EngineUnavailable:
+                raise
+            except Exception as error:  # too little memory, or the network's own, of which its training will tell
+                known[count] = None
+                self._say(f"{training.network.name}: {counted(count)} could not be timed ({in_a_line(error)})")
             self._let_go()
         return known[count]
 
     def _known(self, training: Training, kind: type) -> dict[int, Pace | None]:
-        return self._paces.setdefault((kind, *_alike(training)), {})
+        return self._paces.setdefault((kind, *_settings(training)), {})
 
 
-def _alike(training: Training) -> tuple[object, ...]:
+def counted(networks: int) -> str:
+    """
+    >>> counted(1), counted(8)
+    ('one network at a time', '8 networks at once')
+    """
+    return "one network at a time" if networks == 1 else f"{networks} networks at once"
+
+
+def _settings(training: Training) -> tuple[object, ...]:
     """The same for trainings whose steps take the same time and memory."""
     return tuple(getattr(training, setting) for setting in OF_THE_SPEED)
 

@@ -51,7 +51,7 @@ def train_together(
     steps = cases[0].feed.steps
     end = math.ceil(training.epochs.steps(steps) / steps)
     first, last = span.within(end)
-    with torch.inference_mode(False), torch.enable_grad(), _reproducible(engine.device):
+    with torch.inference_mode(False), torch.enable_grad(), reproducible(engine.device):
         courses = [_course(training, case, engine, first, last) for case in cases]
         running = [course for course in courses if course.epoch < last]
         for course in courses:
@@ -152,7 +152,7 @@ def checkpoint_identity(training: Training, seed: int, masks: Masks | None, firs
 
 
 @contextmanager
-def _reproducible(device: torch.device) -> Iterator[None]:
+def reproducible(device: torch.device) -> Iterator[None]:
     """Random numbers of its own, and kernels that always give the same bits."""
     kept = everybodys_kept([device] if device.type == "cuda" else [])
     with torchs_own:

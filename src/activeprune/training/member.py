@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from ..core.calling import eval_mode
-from ..core.errors import InputError, first_line, listed
+from ..core.errors import InputError, listed
 from ..core.masks import Masks
 from ..data.feeds import Batch
 from .result import State
@@ -89,16 +89,10 @@ class Member:
                 state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
 
     def check_output(self, batches: Iterator[Batch], classes: int) -> None:
-        """Refuses a network that cannot take these images, or does not give one number a class, before any training."""
+        """Refuses a network that does not give one number a class, before any training."""
         x, _ = next(batches)
-        try:
-            with torch.no_grad(), eval_mode(self.model):
-                output = self.model(x.to(self.device))
-        except torch.cuda.OutOfMemoryError:
-            raise
-        except Exception as error:  # whatever a network thinks of them
-            images, what = tuple(x.shape[1:]), f"{type(error).__name__}: {first_line(error)}"
-            raise InputError(f"{self.training.network.name} cannot take images of {images}: {what}") from error
+        with torch.no_grad(), eval_mode(self.model):
+            output = self.model(x.to(self.device))
         if not isinstance(output, Tensor) or output.shape != (len(x), classes):
             found = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
             wanted = (len(x), classes)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -12,11 +11,9 @@ import torch
 
 from .case import Case
 from .engine import Engine
-from .unavailable import EngineUnavailable
+from .loop import reproducible
 
 ROUNDS = 2  # in which a number is timed; the better one counts
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -74,20 +71,13 @@ def most_that_can(number: int, pace: Callable[[int], Pace | None]) -> tuple[int,
     return number, found
 
 
-def timed(make: Callable[[], Engine], count: int, case: Case, steps: int, device: torch.device) -> Pace | None:
-    """The pace of `count` networks on the engine that `make` makes; None if they cannot be had: the memory does not
-    hold them, or there is an error of the network's own, of which its training will tell.
-    """
+def timed(make: Callable[[], Engine], count: int, case: Case, steps: int, device: torch.device) -> Pace:
+    """The pace of `count` networks on the engine that `make` makes."""
     if device.type == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
-    try:
+    with reproducible(device):
         step, evaluation = _seconds(make(), count, case, steps)
-    except EngineUnavailable:
-        raise
-    except Exception as error:
-        _log.debug("%d networks at once", count, exc_info=error)
-        return None
     return Pace(step, evaluation, torch.cuda.max_memory_reserved(device) if device.type == "cuda" else 0)
 
 

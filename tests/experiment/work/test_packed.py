@@ -3,9 +3,11 @@
 import json
 import os
 import threading
+import weakref
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import torch
@@ -149,20 +151,26 @@ def test_memory_that_does_not_suffice_limits_the_training_it_was_too_small_for()
 class Picky(nn.Sequential):
     """Cannot be trained from every start."""
 
+    also_evaluated = False
+
     def forward(self, x: Tensor) -> Tensor:
-        if self.training and self[0].weight[0, 0, 0, 0] < 0:
+        if (self.training or self.also_evaluated) and self[0].weight[0, 0, 0, 0] < 0:
             raise ValueError("not from here")
         output: Tensor = super().forward(x)
         return output
 
 
-def picky(num_classes: int = 10, in_channels: int = 1) -> nn.Module:
-    return Picky(*dropping(num_classes, in_channels))
+def picky(num_classes: int = 10, in_channels: int = 1, also_evaluated: bool = False) -> nn.Module:
+    model = Picky(*dropping(num_classes, in_channels))
+    model.also_evaluated = also_evaluated
+    return model
 
 
-def test_an_error_stays_with_the_network_that_it_belongs_to(tmp_path: Path) -> None:
+@pytest.mark.parametrize("also_evaluated", [False, True])
+def test_an_error_stays_with_the_network_that_it_belongs_to(tmp_path: Path, also_evaluated: bool) -> None:
     """What comes out does not depend on who else was in the pack."""
-    changes = {**CHANGES, "seeds": 6, "cycles": 1, "network": "tests.experiment.work.test_packed:picky"}
+    network = {"name": "tests.experiment.work.test_packed:picky", "also_evaluated": also_evaluated}
+    changes = {**CHANGES, "seeds": 6, "cycles": 1, "network": network}
     runs, failed, told = [], [], []
     for folder, pack in (("alone", None), ("packed", 4)):
         runs.append(run := started("smoke", tmp_path / folder / "run", changes=changes))
@@ -176,6 +184,53 @@ def test_an_error_stays_with_the_network_that_it_belongs_to(tmp_path: Path) -> N
     assert "a pack of 4 networks failed (ValueError: not from here): they are trained one by one" in told[1]
 
 
+def packed_with(kind: type[Eager], run: Run, listening: Listening) -> Packed:
+    """As on a GPU that has such an engine; three networks at once."""
+    engines = Engines(CPU, 3, listening.trouble)
+    engines._fitting = {step.training: [kind] for step in run.plan.trainings}
+    engines._new = lambda training, dataset, count, kind: kind(training, CPU)  # type: ignore[method-assign]
+    return Packed(run.store, Compute(run.store), engines, lambda: None)
+
+
+class Jealous(Eager):
+    """Fails with several networks, and cannot be made beside another of its kind."""
+
+    others: ClassVar[list[weakref.ref]] = []
+
+    def __init__(self, training: Training, device: torch.device) -> None:
+        assert all(other() is None for other in self.others)
+        self.others.append(weakref.ref(self))
+        super().__init__(training, device)
+
+    def run(self, lanes, steps: int) -> None:
+        if len(lanes) > 1:
+            raise ValueError("one at a time")
+        super().run(lanes, steps)
+
+    def clear(self) -> None:
+        pass
+
+
+def test_those_of_a_pack_that_failed_have_the_device_for_themselves(reference: Run, tmp_path: Path) -> None:
+    run, listening = started("smoke", tmp_path / "run", changes=CHANGES), Listening()
+    outcome = packed_with(Jealous, run, listening).run(run.plan, listening)
+    assert outcome.failed == outcome.blocked == ()
+    assert contents(run.store.root) == contents(reference.store.root)
+
+
+def test_an_error_of_the_data_or_the_machine_ends_the_run_at_once(tmp_path: Path) -> None:
+    run, listening, calls = started("smoke", tmp_path / "run", changes=CHANGES), Listening(), []
+
+    class Failing(Jealous):
+        def run(self, lanes, steps: int) -> None:
+            calls.append(len(lanes))
+            raise ap.InputError("the disk is full")
+
+    with pytest.raises(ap.InputError, match="the disk is full"):
+        packed_with(Failing, run, listening).run(run.plan, listening)
+    assert calls == [3]
+
+
 class Large(Eager):
     """An engine that the memory never suffices for."""
 
@@ -186,19 +241,23 @@ class Large(Eager):
         pass
 
 
+class Larger(Large):
+    """The same, from the beginning."""
+
+    def __init__(self, training: Training, device: torch.device) -> None:
+        raise torch.cuda.OutOfMemoryError("too much")
+
+
+@pytest.mark.parametrize("kind", [Large, Larger])
 def test_memory_that_does_not_hold_one_network_and_its_graph_leaves_the_plain_loop(
-    reference: Run, tmp_path: Path
+    reference: Run, tmp_path: Path, kind: type[Eager]
 ) -> None:
     """Which needs less; nothing is lost."""
-    run = started("smoke", tmp_path / "run", changes=CHANGES)
-    listening = Listening()
-    engines = Engines(CPU, 3, listening.trouble)
-    engines._fitting = {step.training: [Large] for step in run.plan.trainings}  # as on a GPU
-    engines._new = lambda training, dataset, count, kind: kind(training, CPU)  # type: ignore[method-assign]
-    Packed(run.store, Compute(run.store), engines, lambda: None).run(run.plan, listening)
+    run, listening = started("smoke", tmp_path / "run", changes=CHANGES), Listening()
+    packed_with(kind, run, listening).run(run.plan, listening)
     lines = [listening.lines.get() for _ in range(listening.lines.qsize())]
     assert [line for line in lines if isinstance(line, str)] == [
-        "3 networks do not fit into the GPU's memory: 1 at once are tried",
+        "3 networks do not fit into the GPU's memory: 1 at once at most",
         "resnet8: the GPU's memory does not hold one network and its graph; it is trained the slower way",
     ]
     assert contents(run.store.root) == contents(reference.store.root)
@@ -213,7 +272,7 @@ def test_memory_that_does_not_hold_one_network_in_any_way_ends_the_run(tmp_path:
             packed.run(run.plan, Observer())
 
 
-def test_no_more_are_planned_for_than_the_store_lacks(tmp_path: Path) -> None:
+def test_no_more_are_planned_for_than_can_be_ready_together(tmp_path: Path) -> None:
     """A measurement of how many go together must not take longer than the few that are left."""
     run = started("smoke", tmp_path / "run", changes={**CHANGES, "variants": ["plain"], "cycles": 1})
     planned: list[int] = []

@@ -99,8 +99,8 @@ def test_the_number_of_networks_is_measured_once(device: torch.device, monkeypat
     assert engines.room(SMALL, dataset, planned=3) == 3
     assert built == [1, 2, 3]
     assert told == [
-        "resnet8: a few steps are timed first, of several networks at once",
-        "resnet8: 3 networks at once are fastest here",
+        "resnet8: a few steps are timed first",
+        "resnet8: 3 networks at once will be trained, the fastest of what was timed",
     ]
     found = engines.paces(SMALL, dataset, planned=3)
     assert built == [1, 2, 3]

@@ -141,7 +141,7 @@ class Compute:
         speed = None
         if step.resume is None and result.epochs:  # else a part of its time was another step's
             steps = result.epochs[-1].step - step.first * case.feed.steps
-            speed = StepTime(alike(step.training, case.feed.steps), result.seconds / steps, case.feed.steps)
+            speed = StepTime(alike(step.training), result.seconds / steps, case.feed.steps)
         how = replace(how, images_per_second=result.images_per_second, speed=speed)
         return Made(parts, self._provenance(step, result.seconds, how))
 

@@ -11,7 +11,7 @@ from functools import partial
 
 import torch
 
-from ...core.errors import InputError, first_line
+from ...core.errors import InputError, in_a_line
 from ...machine import one_thread
 from ...training import Case, Result, Span, Training
 from ...training.choosing import Engines
@@ -184,7 +184,14 @@ class _Shift:
         return room
 
     def _train(self, pack: _Pack) -> None:
-        """Trains a pack and keeps what comes out."""
+        """Trains a pack and keeps what comes out, or does what an error asks for: once that is over, because an error
+        holds on to its engine.
+        """
+        if (then := self._tried(pack)) is not None:
+            then()
+
+    def _tried(self, pack: _Pack) -> Callable[[], None] | None:
+        """What is to be done instead; None if it went well, or is settled."""
         steps = pack.steps
         training, first, last = steps[0].shape
         kind: type = Eager
@@ -198,26 +205,37 @@ class _Shift:
                 cases = self._cases(steps, by_rows=False)
             results = train_together(training, cases, engine, Span(first, last))
         except EngineUnavailable as error:  # seen only when it was tried
-            self.engines.refuse(training, kind, str(error))
-            self._pack_anew(steps)
+            return partial(self._slower, steps, kind, str(error))
         except torch.cuda.OutOfMemoryError as error:
-            self._ask_for_less(training, kind, len(steps), error)
-            self._pack_anew(steps)
+            if len(steps) > 1:
+                return partial(self._half, steps)
+            if kind is not Eager:
+                return partial(self._slower, steps, kind, "the GPU's memory does not hold one network and its graph")
+            raise InputError(f"{training.network.name}: the GPU's memory does not hold one network") from error
         except Exception as error:
-            if len(steps) == 1 or isinstance(error, InputError | Damaged | Missing):
-                self.queue.settle(steps, error)
-            else:  # of one network, perhaps
-                self._one_by_one(steps, error)
+            if len(steps) > 1 and not isinstance(error, InputError | Damaged | Missing):  # of one network, perhaps
+                return partial(self._one_by_one, steps, in_a_line(error))
+            self.queue.settle(steps, error)
         else:
             how = Provenance(engine=kind.__name__.lower(), pack=len(steps))
             self._hand_over(partial(self._keep, steps, cases, results, how))
+        return None
 
-    def _one_by_one(self, steps: Sequence[Train], error: Exception) -> None:
-        """Trains those of a pack that an error ended, so that it stays with whom it belongs to."""
-        what = f"{type(error).__name__}: {first_line(error)}"
-        self.queue.observer.trouble(f"a pack of {len(steps)} networks failed ({what}): they are trained one by one")
-        for pack in [self._pack_of([step]) for step in steps]:
-            self._train(pack)
+    def _slower(self, steps: Sequence[Train], kind: type, why: str) -> None:
+        self.engines.refuse(steps[0].training, kind, why)
+        self._pack_anew(steps)
+
+    def _half(self, steps: Sequence[Train]) -> None:
+        half = len(steps) // 2
+        self.engines.limit(steps[0].training, half)
+        self.queue.observer.trouble(f"{len(steps)} networks do not fit into the GPU's memory: {half} at once at most")
+        self._pack_anew(steps)
+
+    def _one_by_one(self, steps: Sequence[Train], why: str) -> None:
+        """Those of a pack that an error ended, so that it stays with whom it belongs to."""
+        self.queue.observer.trouble(f"a pack of {len(steps)} networks failed ({why}): they are trained one by one")
+        for step in steps:
+            self._train(self._pack_of([step]))
 
     def _hand_over(self, keep: Callable[[], None]) -> None:
         """Lets the thread keep a pack's results, once those of the pack before it are in the store."""
@@ -240,28 +258,13 @@ class _Shift:
             self._prepare(self._rooms.get)
             self.after_step()
 
-    def _ask_for_less(self, training: Training, kind: type, count: int, error: Exception) -> None:
-        """Of the memory: half as many networks, or one without what an engine needs beside it."""
-        if count > 1:
-            half = count // 2
-            self.engines.limit(training, half)
-            self.queue.observer.trouble(f"{count} networks do not fit into the GPU's memory: {half} at once are tried")
-        elif kind is not Eager:
-            self.engines.refuse(training, kind, "the GPU's memory does not hold one network and its graph")
-        else:
-            raise InputError(f"{training.network.name}: the GPU's memory does not hold one network") from error
-
     def _pack_anew(self, steps: Sequence[Train]) -> None:
-        """Gives a pack back, and the next one of its sort: another number goes together now."""
-        training = steps[0].training
+        """Gives a pack back, and the one that is prepared: other numbers may go together now."""
         with self._lock:
-            self._rooms.pop(training, None)
-            for step in steps:
+            self._rooms.clear()
+            for step in [*steps, *(self.prepared.steps if self.prepared is not None else ())]:
                 self.queue.give_back(step)
-            if self.prepared is not None and self.prepared.steps[0].training == training:
-                for step in self.prepared.steps:
-                    self.queue.give_back(step)
-                self.prepared = None
+            self.prepared = None
 
     def _cases(self, steps: Sequence[Train], by_rows: bool) -> list[Case]:
         """What trainings start from, with their first epochs being drawn."""

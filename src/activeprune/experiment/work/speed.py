@@ -75,35 +75,34 @@ class Speed:
 
 
 class Speeds:
-    """Of this machine, as far as they are known. A training's is that of others whose steps take the same time."""
+    """Of this machine, as far as they are known: by what takes time, and by engine."""
 
-    def __init__(self, known: Mapping[str, Speed] | None = None) -> None:
+    def __init__(self, known: Mapping[tuple[str, str], Speed] | None = None) -> None:
         self._known = dict(known or {})
 
     def of(self, training: Training) -> Speed | None:
-        """Its speed, if it is known."""
-        for long in (False, True):
-            found = self._known.get(_alike(training, long))
-            if found is not None and worth_compiling(training, found.steps) is long:
-                return found
-        return None
+        """With the fastest engine that may train it, if that is known of others whose steps take the same time."""
+        wanted, found = alike(training), []
+        for (of, engine), speed in self._known.items():
+            if of == wanted and engine != _ways(training, speed)[1]:
+                found.append(speed)
+        return min(found, key=lambda speed: speed.seconds, default=None)
 
     def add(self, training: Training, speed: Speed) -> None:
-        """Notes what was measured, beside what is known of other packs."""
+        """Notes what was measured with whichever engine trains it, beside what is known of other packs."""
         before = self.of(training)
         packs = {**before.packs, **speed.packs} if before else speed.packs
-        self._known[alike(training, speed.steps)] = replace(speed, packs=packs)
+        self._known[alike(training), _ways(training, speed)[0]] = replace(speed, packs=packs)
 
 
-def alike(training: Training, steps: int) -> str:
-    """The same for trainings, of so many steps an epoch, whose steps take the same time."""
-    return _alike(training, worth_compiling(training, steps))
+def _ways(training: Training, speed: Speed) -> tuple[str, str]:
+    """Of the two engines that take any network, the one for a training of this length, and the one that is not."""
+    return ("compiled", "captured") if worth_compiling(training, speed.steps) else ("captured", "compiled")
 
 
-def _alike(training: Training, long: bool) -> str:
+def alike(training: Training) -> str:
+    """The same for trainings whose steps, with the same engine, take the same time."""
     settings = {key: value for key, value in identity(training).items() if key in OF_THE_SPEED}
-    if long:
-        settings["long"] = True
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -113,14 +112,15 @@ def known(store: Store, device: torch.device) -> Speeds:
     """
     with one_thread(device):  # as trainings are
         here = described(device)
-    shares: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-    steps: dict[str, int] = {}
+    shares: dict[tuple[str, str], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    steps: dict[tuple[str, str], int] = {}
     for entry in store.list():
         how = Provenance.of(store.provenance(entry.key))
         if how.machine == here and how.speed is not None:
-            together = 1 if how.engine in (None, "eager") else how.pack or 1  # else they took turns
-            shares[how.speed.of][together].append(how.speed.seconds_per_step)
-            steps[how.speed.of] = how.speed.steps_per_epoch
+            of = how.speed.of, how.engine or "eager"
+            together = 1 if of[1] == "eager" else how.pack or 1  # there, networks take turns
+            shares[of][together].append(how.speed.seconds_per_step)
+            steps[of] = how.speed.steps_per_epoch
     return Speeds({of: _summed_up(by_pack, steps[of]) for of, by_pack in shares.items()})
 
 
