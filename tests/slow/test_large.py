@@ -56,6 +56,36 @@ def test_pruned_stays_pruned_under_a_real_torch_compile() -> None:
     assert pruned_are_zero(model, fewer)
 
 
+def printed(*command: str, check: bool = True) -> str:
+    root = Path(__file__).parents[2]
+    done = subprocess.run([sys.executable, *command], cwd=root, capture_output=True, text=True, check=check)
+    return done.stdout + done.stderr
+
+
+@pytest.mark.timeout(300)
+def test_the_examples_of_dense_networks_are_compared(tmp_path: Path) -> None:
+    """The same seeds agree, whether all at once or in two goes; what is wrong is one line."""
+    dense = ["examples/dense.py", "resnet8-digits", "--epochs", "1"]
+    whole = printed(*dense, "--seeds", "3")
+    parts = printed(*dense, "--seeds", "2") + printed(*dense, "--first", "2", "--seeds", "1")
+    for name, text in (("whole", whole), ("parts", parts)):
+        (tmp_path / name).write_text(text)
+    assert [line for line in whole.splitlines() if line.startswith("{")] == [
+        line for line in parts.splitlines() if line.startswith("{")
+    ]
+    agreed = printed("examples/agree.py", str(tmp_path / "whole"), str(tmp_path / "parts")).splitlines()
+    assert [line.split(":")[0] for line in agreed] == ["early-stop", "last epoch"]
+    assert all("Welch p = 1.00, Mann-Whitney p = 1.00, F-test p = 1.00" in line for line in agreed)
+    assert all(line.count("(3 seeds)") == 2 for line in agreed)
+    for wrong, says in (
+        (["examples/agree.py", str(tmp_path / "whole"), str(tmp_path / "none")], "none"),
+        (["examples/agree.py", str(tmp_path / "whole"), "README.md"], "at least two seeds"),
+        (["examples/dense.py", "nope"], "unknown study 'nope'"),
+        (["examples/dense.py", "smoke", "--seeds", "0"], "--seeds begins at 1"),
+    ):
+        assert says in printed(*wrong, check=False).splitlines()[-1]
+
+
 @pytest.mark.timeout(300)
 def test_the_example_of_the_demo_runs_and_counts_to_the_weight() -> None:
     command = [sys.executable, "examples/digits.py", "--seeds", "2", "--epochs", "1"]

@@ -91,6 +91,8 @@ def _seconds(engine: Engine, count: int, case: Case, steps: int) -> tuple[float,
         for lane in lanes:
             lane.prepare(0, torch.full((case.feed.steps,), 1e-4, dtype=torch.float64))
             lane.begin()
+        if engine.device.type == "cuda":
+            torch.cuda.synchronize(engine.device)
         began = time.perf_counter()
         engine.run(lanes, steps)
         lanes[0].end()  # which waits for the device

@@ -1,0 +1,68 @@
+"""Do two sets of trainings come out alike? From what `dense.py` printed of each, say with two engines:
+
+    python examples/dense.py resnet20-paper --path DIR > fused.txt
+    python examples/dense.py resnet20-paper --path DIR --engine captured > captured.txt
+    python examples/agree.py fused.txt captured.txt
+
+Means by Welch's t-test and the Mann-Whitney test, spreads by an F-test of the variances, and seeds that both have by
+a paired t-test. Needs scipy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from math import nan
+from pathlib import Path
+from statistics import fmean, stdev, variance
+
+from scipy import stats
+
+from activeprune.report.statistics import paired
+
+ACCURACIES = {"early_stop": "early-stop", "last": "last epoch"}
+
+
+def main() -> None:
+    """Prints means, spreads and p-values."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("one", type=Path)
+    parser.add_argument("other", type=Path)
+    options = parser.parse_args()
+    try:
+        one, other = seeds_in(options.one), seeds_in(options.other)
+    except (OSError, ValueError) as error:
+        parser.error(str(error))
+    for key, name in ACCURACIES.items():
+        print(f"{name}: {compared(accuracies(one, key), accuracies(other, key))}")
+
+
+def seeds_in(path: Path) -> dict[int, dict[str, float]]:
+    """What was printed of each seed; lines that are no JSON are for people."""
+    lines = [json.loads(line) for line in path.read_text().splitlines() if line.startswith("{")]
+    if len(lines) < 2 or not all({"seed", *ACCURACIES} <= line.keys() for line in lines):
+        raise ValueError(f"{path}: at least two seeds as dense.py prints them are needed")
+    return {line["seed"]: line for line in lines}
+
+
+def accuracies(of: dict[int, dict[str, float]], key: str) -> dict[int, float]:
+    """In per cent, by seed."""
+    return {seed: 100 * line[key] for seed, line in of.items()}
+
+
+def compared(one: dict[int, float], other: dict[int, float]) -> str:
+    """Both, and whether they differ, in a line."""
+    a, b = list(one.values()), list(other.values())
+    welch = stats.ttest_ind(a, b, equal_var=False).pvalue
+    ranks = stats.mannwhitneyu(a, b).pvalue
+    below = stats.f.cdf(variance(a) / (variance(b) or nan), len(a) - 1, len(b) - 1)
+    same_seeds = paired(one, other)
+    text = [f"{fmean(values):.2f} ± {stdev(values):.2f} ({len(values)} seeds)" for values in (a, b)]
+    text[1] += f"; Welch p = {welch:.2f}, Mann-Whitney p = {ranks:.2f}, F-test p = {2 * min(below, 1 - below):.2f}"
+    if same_seeds.p is not None:
+        text[1] += f"; paired p = {same_seeds.p:.2f} ({same_seeds.seeds} seeds)"
+    return " and ".join(text)
+
+
+if __name__ == "__main__":
+    main()
