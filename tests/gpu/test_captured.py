@@ -73,6 +73,18 @@ def test_networks_of_the_paper_in_bf16(network: str) -> None:
     assert pruned_are_zero(model, masks)
 
 
+@pytest.mark.parametrize("network", ["resnet50", "vit_b16"])
+def test_large_networks_alone(network: str) -> None:
+    """On small images."""
+    chosen = training(network=network, precision="bf16", epochs="8it", batch=64, lr=0.01, resolution=64)
+    masks = half(chosen)
+    (result,) = train_together(chosen, [case(chosen, 0, masks=masks)], engine(chosen))
+    assert result.failure is None
+    model = chosen.build(10, 3)
+    model.load_state_dict(result.state)
+    assert pruned_are_zero(model, masks)
+
+
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("network", ["vgg19", "densenet40", "mobilenetv2", "resnet20"])
 def test_evaluations_are_recorded_and_give_what_launched_ones_do(network: str, precision: str) -> None:

@@ -17,6 +17,7 @@ from activeprune.training.counts import BatchCounts
 from activeprune.training.loop import train_together
 from activeprune.training.pacing import Trial
 from activeprune.training.unavailable import EngineUnavailable
+from tests.gpu import makers as colourful
 from tests.training.makers import DRAWS, by_itself, half, same, small, start_of, training
 from tests.training.tape import Tape
 
@@ -203,6 +204,22 @@ def test_a_step_that_cannot_be_recorded_is_left_to_another_engine() -> None:
     except EngineUnavailable:
         with pytest.raises(EngineUnavailable, match=says):
             train_together(chosen, [case(chosen, 0)], Here(chosen))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("network", ["vgg19", "densenet40", "mobilenetv2", "resnet50", "vit_b16"])
+def test_the_papers_networks_are_trained_as_alone(network: str) -> None:
+    """Pruned by half; the last two on small images. Their evaluations can be recorded, too."""
+    small_ones = {"resolution": 32} if network in ("resnet50", "vit_b16") else {}
+    chosen = colourful.training(network=network, epochs="2it", batch=4, lr=0.01, **small_ones)
+    start, masks, engine = colourful.start_of(chosen), colourful.half(chosen), Here(chosen)
+    (result,) = train_together(chosen, [Case(chosen.feed(0), start, masks)], engine)
+    alone = by_itself(chosen, 0, start, masks)
+    for name, tensor in alone.state.items():
+        torch.testing.assert_close(result.state[name], tensor, rtol=1e-4, atol=1e-5)
+    assert result.epochs[-1].validation_loss == pytest.approx(alone.epochs[-1].validation_loss, rel=1e-4)
+    assert engine._evaluation_graph is not None
 
 
 def test_how_many_go_together_is_measured_and_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
