@@ -5,7 +5,7 @@
     python examples/agree.py fused.txt captured.txt
 
 Means by Welch's t-test and the Mann-Whitney test, spreads by an F-test of the variances, and seeds that both have by
-a paired t-test. Needs scipy.
+a paired t-test. Needs scipy, which the extra `dev` brings.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ ACCURACIES = {"early_stop": "early-stop", "last": "last epoch"}
 def main() -> None:
     """Prints means, spreads and p-values."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("one", type=Path)
-    parser.add_argument("other", type=Path)
+    for name in ("one", "other"):
+        parser.add_argument(name, type=Path, help="a file with what dense.py printed, of one process or several")
     options = parser.parse_args()
     try:
         one, other = seeds_in(options.one), seeds_in(options.other)
@@ -39,10 +39,16 @@ def main() -> None:
 
 def seeds_in(path: Path) -> dict[int, dict[str, float]]:
     """What was printed of each seed; lines that are no JSON are for people."""
-    lines = [json.loads(line) for line in path.read_text().splitlines() if line.startswith("{")]
-    if len(lines) < 2 or not all({"seed", *ACCURACIES} <= line.keys() for line in lines):
+    lines = [line for line in path.read_text().splitlines() if line.startswith("{")]
+    try:
+        found = {line["seed"]: {key: line[key] for key in ACCURACIES} for line in map(json.loads, lines)}
+    except (KeyError, ValueError) as error:
+        raise ValueError(f"{path}: its lines are not those of dense.py") from error
+    if len(found) < len(lines):
+        raise ValueError(f"{path}: a seed stands there twice")
+    if len(found) < 2:
         raise ValueError(f"{path}: at least two seeds as dense.py prints them are needed")
-    return {line["seed"]: line for line in lines}
+    return found
 
 
 def accuracies(of: dict[int, dict[str, float]], key: str) -> dict[int, float]:

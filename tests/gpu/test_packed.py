@@ -12,7 +12,7 @@ from activeprune.experiment.search import started
 from activeprune.experiment.store import archive
 from activeprune.experiment.store.records import train_record
 from activeprune.experiment.work.observer import Observer
-from activeprune.training.choosing import TRIAL_CAPTURED, TRIAL_FUSED, Engines, counted
+from activeprune.training.choosing import TRIAL_CAPTURED, TRIAL_FUSED, Engines, side_by_side
 from tests.experiment.makers import contents
 from tests.gpu.makers import patches, training
 
@@ -117,7 +117,7 @@ def test_the_number_of_lanes_is_measured_where_it_is_not_known() -> None:
         assert rooms <= {*trial.numbers}
         assert told == [
             f"{chosen.network.name}: a few steps are timed first",
-            f"{chosen.network.name}: {counted(rooms.pop())} will be trained, the fastest of what was timed",
+            f"{chosen.network.name}: {side_by_side(rooms.pop())} chosen by timing",
         ]
         paces = engines.paces(chosen, dataset, planned=100)
         assert all(pace.step > 0 and pace.evaluation > 0 and pace.memory > 0 for pace in paces.values())

@@ -68,7 +68,7 @@ def test_the_examples_of_dense_networks_are_compared(tmp_path: Path) -> None:
     dense = ["examples/dense.py", "resnet8-digits", "--epochs", "1"]
     whole = printed(*dense, "--seeds", "3")
     parts = printed(*dense, "--seeds", "2") + printed(*dense, "--first", "2", "--seeds", "1")
-    for name, text in (("whole", whole), ("parts", parts)):
+    for name, text in (("whole", whole), ("parts", parts), ("twice", 2 * whole), ("cut", whole.partition(",")[0])):
         (tmp_path / name).write_text(text)
     assert [line for line in whole.splitlines() if line.startswith("{")] == [
         line for line in parts.splitlines() if line.startswith("{")
@@ -80,6 +80,8 @@ def test_the_examples_of_dense_networks_are_compared(tmp_path: Path) -> None:
     for wrong, says in (
         (["examples/agree.py", str(tmp_path / "whole"), str(tmp_path / "none")], "none"),
         (["examples/agree.py", str(tmp_path / "whole"), "README.md"], "at least two seeds"),
+        (["examples/agree.py", str(tmp_path / "twice"), str(tmp_path / "whole")], "a seed stands there twice"),
+        (["examples/agree.py", str(tmp_path / "whole"), str(tmp_path / "cut")], "not those of dense.py"),
         (["examples/dense.py", "nope"], "unknown study 'nope'"),
         (["examples/dense.py", "smoke", "--seeds", "0"], "--seeds begins at 1"),
     ):

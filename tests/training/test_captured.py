@@ -230,7 +230,7 @@ def test_how_many_go_together_is_measured_and_leaves_no_trace(monkeypatch: pytes
     engines._fitting[FULL] = [Here]  # as on a GPU
     engines._new = lambda training, dataset, count, kind: kind(training)  # type: ignore[method-assign]
     assert engines.room(FULL, dataset, planned=9) == 3
-    assert told[-1] == "tests.training.makers:small: 3 networks at once will be trained, the fastest of what was timed"
+    assert told[-1] == "tests.training.makers:small: 3 networks at once chosen by timing"
     assert [pace.memory for pace in engines.paces(FULL, dataset, planned=9).values()] == [0, 0, 0]  # of a GPU
     shared = engines.engine(FULL, dataset, 3)
     assert isinstance(shared, Here)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from activeprune.data import Dataset, Files, Images
 from activeprune.training import Training, choosing
 from activeprune.training.captured import Captured
-from activeprune.training.choosing import Engines, counted
+from activeprune.training.choosing import Engines, side_by_side
 from activeprune.training.compiled import Compiled
 from activeprune.training.engine import Eager
 from activeprune.training.fused.lanes import Fused, fitting
@@ -159,7 +159,7 @@ def test_trainings_that_are_alike_are_timed_once(monkeypatch: pytest.MonkeyPatch
     assert timed == [1, 2, 4, 8, 16]
     assert told == [
         "resnet20: a few steps are timed first",
-        "resnet20: 16 networks at once will be trained, the fastest of what was timed",
+        "resnet20: 16 networks at once chosen by timing",
     ]
     assert engines.paces(chosen, patches(), planned=100) == dict.fromkeys(timed, Pace(1.0, 0.5))
     other = of_bf16(batch=64)
@@ -206,10 +206,10 @@ def test_where_memory_does_not_hold_a_number_a_smaller_one_is_timed(
     engines = Engines(CPU, most, told.append)
     engines._fitting[of_bf16()] = [Fused]
     assert [*engines.paces(of_bf16(), patches(), planned=100)] == known
-    chosen = [] if most or not fit else ["resnet20: 2 networks at once will be trained, the fastest of what was timed"]
+    chosen = [] if most or not fit else ["resnet20: 2 networks at once chosen by timing"]
     assert told == [
         "resnet20: a few steps are timed first",
-        *(f"resnet20: {counted(number)} could not be timed (OutOfMemoryError: too much)" for number in too_many),
+        *(f"resnet20: {side_by_side(number)} could not be timed (OutOfMemoryError: too much)" for number in too_many),
         *chosen,
     ]
 
@@ -222,7 +222,10 @@ def test_errors_in_a_trial_leave_one_network_at_a_time_and_its_training_to_tell_
     assert engines.room(chosen, patches(), planned=100) == 1
     assert engines._fitting[chosen] == [Plain]
     name = chosen.network.name
-    assert told == [f"{name}: a few steps are timed first", f"{name}: {counted(1)} could not be timed (ValueError: no)"]
+    assert told == [
+        f"{name}: a few steps are timed first",
+        f"{name}: {side_by_side(1)} could not be timed (ValueError: no)",
+    ]
 
 
 @pytest.mark.parametrize("fits", [True, False])
@@ -288,7 +291,7 @@ class Plain(Eager):
         super().__init__(training, device)
 
 
-def test_the_memory_of_others_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_memory_of_others_is_not_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
     """A GPU may have more than one process."""
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (50, 140))
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 30)

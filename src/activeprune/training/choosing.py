@@ -147,7 +147,7 @@ class Engines:
     # ---- how many at once
 
     def _best(self, training: Training, dataset: Dataset, planned: int, kind: type) -> int:
-        """With a kind of engine: the fastest number, and a few without a measurement."""
+        """With a kind of engine: by a measurement, unless those that are planned are few."""
         trial, known = _trial(kind), self._known(training, kind)
         if planned <= trial.numbers[0]:
             return trial.numbers[0]
@@ -155,7 +155,7 @@ class Engines:
         pace = partial(self._pace, training, dataset, kind)
         best = fastest(trial, planned, pace, SHARE_OF_MEMORY * _memory(self.device))
         if len(known) > before and known.get(best) is not None:
-            self.tell(f"{training.network.name}: {counted(best)} will be trained, the fastest of what was timed")
+            self.tell(f"{training.network.name}: {side_by_side(best)} chosen by timing")
         return best
 
     def _known_paces(self, training: Training, dataset: Dataset, planned: int, kind: type) -> dict[int, Pace]:
@@ -181,7 +181,7 @@ class Engines:
                 raise
             except Exception as error:  # too little memory, or the network's own, of which its training will tell
                 known[count] = None
-                self._say(f"{training.network.name}: {counted(count)} could not be timed ({in_a_line(error)})")
+                self._say(f"{training.network.name}: {side_by_side(count)} could not be timed ({in_a_line(error)})")
             self._let_go()
         return known[count]
 
@@ -189,9 +189,10 @@ class Engines:
         return self._paces.setdefault((kind, *_settings(training)), {})
 
 
-def counted(networks: int) -> str:
-    """
-    >>> counted(1), counted(8)
+def side_by_side(networks: int) -> str:
+    """So many, in words.
+
+    >>> side_by_side(1), side_by_side(8)
     ('one network at a time', '8 networks at once')
     """
     return "one network at a time" if networks == 1 else f"{networks} networks at once"

@@ -100,7 +100,7 @@ def test_the_number_of_networks_is_measured_once(device: torch.device, monkeypat
     assert built == [1, 2, 3]
     assert told == [
         "resnet8: a few steps are timed first",
-        "resnet8: 3 networks at once will be trained, the fastest of what was timed",
+        "resnet8: 3 networks at once chosen by timing",
     ]
     found = engines.paces(SMALL, dataset, planned=3)
     assert built == [1, 2, 3]

@@ -37,11 +37,11 @@ class Todo:
 
     @cached_property
     def waves(self) -> Counter[Wave]:
-        """Trainings of one shape with as many others before them, which can be done side by side: how many."""
+        """How many trainings of one shape have as many others before them: these can be done side by side."""
         return Counter(self.wave_of(step) for step in self.missing if isinstance(step, Train))
 
     def wave_of(self, step: Train) -> Wave:
-        """Its shape, and how many trainings it is the last of in a row."""
+        """Its shape, and how many trainings there are from the first that it waits for to itself."""
         return step.shape, int(self._depths[step.key])
 
     def abreast(self) -> Counter[Training]:
