@@ -4,8 +4,8 @@
     python examples/dense.py resnet20-paper --path DIR --engine captured > captured.txt
     python examples/agree.py fused.txt captured.txt
 
-Means by Welch's t-test and the Mann-Whitney test, spreads by an F-test of the variances, and seeds that both have by
-a paired t-test. Needs scipy, which the extra `dev` brings.
+Their difference with its interval, means by Welch's t-test and the Mann-Whitney test, spreads by an F-test of the
+variances, and seeds that both have by a paired t-test. Needs scipy, which the extra `dev` brings.
 """
 
 from __future__ import annotations
@@ -57,17 +57,22 @@ def accuracies(of: dict[int, dict[str, float]], key: str) -> dict[int, float]:
 
 
 def compared(one: dict[int, float], other: dict[int, float]) -> str:
-    """Both, and whether they differ, in a line."""
+    """Both, their difference, and what chance would make of it, in a line."""
     a, b = list(one.values()), list(other.values())
-    welch = stats.ttest_ind(a, b, equal_var=False).pvalue
-    ranks = stats.mannwhitneyu(a, b).pvalue
+    welch = stats.ttest_ind(a, b, equal_var=False)
+    low, high = welch.confidence_interval()
     below = stats.f.cdf(variance(a) / (variance(b) or nan), len(a) - 1, len(b) - 1)
     same_seeds = paired(one, other)
-    text = [f"{fmean(values):.2f} ± {stdev(values):.2f} ({len(values)} seeds)" for values in (a, b)]
-    text[1] += f"; Welch p = {welch:.2f}, Mann-Whitney p = {ranks:.2f}, F-test p = {2 * min(below, 1 - below):.2f}"
-    if same_seeds.p is not None:
-        text[1] += f"; paired p = {same_seeds.p:.2f} ({same_seeds.seeds} seeds)"
-    return " and ".join(text)
+    chances = {
+        "Welch": welch.pvalue,
+        "Mann-Whitney": stats.mannwhitneyu(a, b).pvalue,
+        "F-test": 2 * min(below, 1 - below),
+        "paired": same_seeds.p,
+    }
+    both = " and ".join(f"{fmean(values):.2f} ± {stdev(values):.2f} ({len(values)} seeds)" for values in (a, b))
+    tests = ", ".join(f"{test} p = {p:.2f}" for test, p in chances.items() if p is not None)
+    shared = "" if same_seeds.p is None else f" ({same_seeds.seeds} seeds)"
+    return f"{both}; {fmean(a) - fmean(b):+.2f}, 95 % between {low:+.2f} and {high:+.2f}; {tests}{shared}"
 
 
 if __name__ == "__main__":

@@ -4,13 +4,16 @@
 
 Any study that `activeprune run` takes will do, for the training in it. On a GPU the networks are trained side by side;
 `--engine` chooses how. The plain loop trains one after the other; with `--first`, several processes share the seeds.
+Every tenth epoch is told on standard error.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
+from functools import partial
 from statistics import fmean, stdev
 
 import torch
@@ -24,6 +27,7 @@ from activeprune.training.captured import Captured
 from activeprune.training.choosing import Engines
 from activeprune.training.engine import Eager, Engine
 from activeprune.training.loop import train_together
+from activeprune.training.result import Epoch
 from activeprune.training.unavailable import EngineUnavailable
 
 
@@ -69,7 +73,8 @@ def trained(options: argparse.Namespace) -> None:
     seeds = range(options.first, options.first + options.seeds)
     for seed in seeds:
         start = training.build(len(dataset.classes), dataset.channels, seed).state_dict()
-        cases.append(Case(training.feed(seed, where, dataset=dataset), start))
+        feed = training.feed(seed, where, dataset=dataset)
+        cases.append(Case(feed, start, after_epoch=partial(_progress, seed, began)))
     results = train_together(training, cases, engine)
     seconds = time.perf_counter() - began
 
@@ -84,6 +89,13 @@ def trained(options: argparse.Namespace) -> None:
         print(f"{what}: {100 * fmean(found):.2f}{spread} %")
     shown = sum(result.epochs[-1].step for result in results) * training.batch
     print(f"{type(engine).__name__}, {described(device)}: {seconds:.0f} s, {shown / seconds:,.0f} images/s in all")
+
+
+def _progress(seed: int, began: float, epoch: Epoch, _: object) -> None:
+    if (epoch.epoch + 1) % 10 == 0:
+        accuracy = f"{100 * epoch.validation_accuracy:.1f} % of the validation images"
+        seconds = time.perf_counter() - began
+        print(f"seed {seed}: {epoch.epoch + 1} epochs, {accuracy}, {seconds:.0f} s", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

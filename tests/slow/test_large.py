@@ -76,7 +76,8 @@ def test_the_examples_of_dense_networks_are_compared(tmp_path: Path) -> None:
     agreed = printed("examples/agree.py", str(tmp_path / "whole"), str(tmp_path / "parts")).splitlines()
     assert [line.split(":")[0] for line in agreed] == ["early-stop", "last epoch"]
     assert all("Welch p = 1.00, Mann-Whitney p = 1.00, F-test p = 1.00" in line for line in agreed)
-    assert all(line.count("(3 seeds)") == 2 for line in agreed)
+    assert all(line.count("(3 seeds)") == 2 and "; +0.00, 95 % between -" in line for line in agreed)
+    assert "seed 0: 10 epochs, " in printed(*dense[:-1], "10", "--seeds", "1")
     for wrong, says in (
         (["examples/agree.py", str(tmp_path / "whole"), str(tmp_path / "none")], "none"),
         (["examples/agree.py", str(tmp_path / "whole"), "README.md"], "at least two seeds"),

@@ -19,6 +19,7 @@ from activeprune.training.pacing import Trial
 from activeprune.training.unavailable import EngineUnavailable
 from tests.gpu import makers as colourful
 from tests.training.makers import DRAWS, by_itself, half, same, small, start_of, training
+from tests.training.rounding import assert_as_near_to_float32_as_a_plain_loop
 from tests.training.tape import Tape
 
 CPU = torch.device("cpu")
@@ -144,6 +145,10 @@ def test_a_lane_is_trained_as_one_network_alone(network: str) -> None:
         assert list(result.state) == list(alone.state)
         for name, tensor in alone.state.items():
             torch.testing.assert_close(result.state[name], tensor, rtol=1e-5, atol=1e-6)
+
+
+def test_in_bf16_it_is_as_near_to_float32_as_a_plain_loop() -> None:
+    assert_as_near_to_float32_as_a_plain_loop(Here)
 
 
 def test_the_counts_of_batches_are_right_after_a_resume_and_in_the_next_pack() -> None:

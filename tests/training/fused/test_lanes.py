@@ -4,13 +4,14 @@ import pytest
 import torch
 
 import activeprune as ap
-from activeprune.data import Dataset, Images
+from activeprune.data import Dataset, Images, Shelf
 from activeprune.training import Case, choosing
 from activeprune.training.fused import FusedResNets, Layout
 from activeprune.training.fused.lanes import Fused, FusedLane
 from activeprune.training.fused.memory import Networks
 from tests.gpu.makers import half, start_of, training
 from tests.training.makers import same
+from tests.training.rounding import assert_as_near_to_float32_as_a_plain_loop
 
 CPU = torch.device("cpu")
 CHOSEN = training(network="resnet8", precision="bf16")
@@ -25,6 +26,13 @@ def lane(start: dict, masks: ap.Masks | None = None) -> FusedLane:
     engine = object.__new__(Fused)
     engine.training, engine.device, engine.networks, engine.model = CHOSEN, CPU, networks, CHOSEN.build(10, 3)
     return FusedLane(engine, 0, Case(CHOSEN.feed(0), start, masks))
+
+
+@pytest.mark.parametrize("device", ["cpu"], indirect=True)
+def test_a_training_is_as_near_to_float32_as_a_plain_loop(device: torch.device) -> None:
+    assert_as_near_to_float32_as_a_plain_loop(
+        lambda chosen: Fused(chosen, Shelf(chosen.dataset(), device), device, count=2)
+    )
 
 
 def test_a_state_of_another_network_is_one_line() -> None:
