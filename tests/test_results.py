@@ -4,6 +4,7 @@ import csv
 import gzip
 import json
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -148,3 +149,28 @@ def test_every_number_of_the_overview_stands_in_a_table() -> None:
     found = set(re.findall(r"[−+]?\d+\.\d+", text))
     assert found
     assert found <= known
+
+
+@pytest.mark.parametrize("key", ["early_stop", "last"])
+def test_the_page_of_dense_networks_says_what_their_accuracies_give(key: str) -> None:
+    """Every row of its tables, from the accuracies of each seed."""
+    agree = runpy.run_path(str(RESULTS.parent / "examples" / "agree.py"))
+    sets = {path.stem: agree["seeds_in"](path) for path in (RESULTS / "resnet20-dense").glob("*.txt")}
+
+    def chosen(name: str, seeds: str) -> dict[int, float]:
+        first, last = map(int, seeds.split(" to "))
+        return {seed: of for seed, of in agree["accuracies"](sets[name], key).items() if first <= seed <= last}
+
+    page = (RESULTS / "resnet20-dense.md").read_text()
+    _, _, rest = page.partition(f"| {agree['ACCURACIES'][key]} | seeds |")
+    rows = [line.strip("| ").split(" | ") for line in rest.partition("\n\n")[0].splitlines()[2:]]
+    assert len(rows) == 6
+    for names, seeds, *numbers in rows:
+        one, other = (chosen(*of) for of in zip(names.split(" - "), seeds.split(", "), strict=True))
+        found = agree["compared"](one, other)
+        assert re.findall(r"[+-]?\d\.\d\d", found.partition("; ")[2]) == re.findall(r"[+-]?\d\.\d\d", " ".join(numbers))
+        for name, of in zip(names.split(" - "), (one, other), strict=True):
+            engine = "eager, the plain loop" if name == "eager" else name
+            if len(of) in (8, 32) and 0 in of:
+                shown = f"{mean(of.values()):.2f} ± {stdev(of.values()):.2f}"
+                assert re.search(rf"\| {engine} \| {len(of)} \|.* {shown} \|", page)

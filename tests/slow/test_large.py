@@ -70,6 +70,8 @@ def test_the_examples_of_dense_networks_are_compared(tmp_path: Path) -> None:
     parts = printed(*dense, "--seeds", "2") + printed(*dense, "--first", "2", "--seeds", "1")
     for name, text in (("whole", whole), ("parts", parts), ("twice", 2 * whole), ("cut", whole.partition(",")[0])):
         (tmp_path / name).write_text(text)
+    (tmp_path / "empty").write_text('{"seed": 0, "early_stop": null, "last": null}')
+    (tmp_path / "wild.yaml").write_text("extends: resnet8-digits\nlr: 1.0e+30\nwarmup: 0ep\n")
     assert [line for line in whole.splitlines() if line.startswith("{")] == [
         line for line in parts.splitlines() if line.startswith("{")
     ]
@@ -82,6 +84,8 @@ def test_the_examples_of_dense_networks_are_compared(tmp_path: Path) -> None:
         (["examples/agree.py", str(tmp_path / "whole"), str(tmp_path / "none")], "none"),
         (["examples/agree.py", str(tmp_path / "whole"), "README.md"], "at least two seeds"),
         (["examples/agree.py", str(tmp_path / "twice"), str(tmp_path / "whole")], "a seed stands there twice"),
+        (["examples/agree.py", str(tmp_path / "empty"), str(tmp_path / "whole")], "not those of dense.py"),
+        (["examples/dense.py", str(tmp_path / "wild.yaml"), "--seeds", "1"], "no training came to its end"),
         (["examples/agree.py", str(tmp_path / "whole"), str(tmp_path / "cut")], "not those of dense.py"),
         (["examples/dense.py", "nope"], "unknown study 'nope'"),
         (["examples/dense.py", "smoke", "--seeds", "0"], "--seeds begins at 1"),

@@ -38,6 +38,8 @@ def assert_as_near_to_float32_as_a_plain_loop(engine: Callable[[Training], Engin
             assert (epoch.epoch, epoch.step, epoch.lr) == (other.epoch, other.step, other.lr)
             assert epoch.train_loss == pytest.approx(other.train_loss, rel=2e-3)
             assert epoch.validation_loss == pytest.approx(other.validation_loss, rel=5e-3)
+            for images, accuracy in ((32, "train_accuracy"), (4, "validation_accuracy"), (20, "test_accuracy")):
+                assert getattr(epoch, accuracy) == pytest.approx(getattr(other, accuracy), abs=1.1 / images)
     model = CHOSEN.build(10, 3)
     model.load_state_dict(together[1].state)
     assert pruned_are_zero(model, seeds[1][1])

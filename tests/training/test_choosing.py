@@ -71,6 +71,15 @@ def test_on_a_gpu_another_engine_is_expected_and_a_line_says_why() -> None:
     assert len(told) == 1
 
 
+def test_a_gpu_that_is_too_old_for_the_kernels_captures_and_a_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
+    told: list[str] = []
+    assert Engines(torch.device("cuda"), tell=told.append).kind(of_bf16(), patches()) is Captured
+    why = "compute capability 7.5: the fused kernels need 8.0"
+    assert told == [f"resnet20: {why}; it is trained the slower way"]
+
+
 def test_images_that_are_read_from_files_are_trained_on_by_the_plain_loop_and_a_line_says_so() -> None:
     told: list[str] = []
     engines = Engines(torch.device("cuda"), tell=told.append)

@@ -41,7 +41,10 @@ class Log(Observer):
         self.file, self.names, self.where = file, names, where
         self.left = 0
         self.total: int | None = None
-        self.epochs: dict[str, tuple[float, int]] = {}  # of every training when its last epoch ended, and its steps
+        self.images = 0  # that all trainings have shown their networks
+        self.epochs: dict[
+            str, tuple[float, int]
+        ] = {}  # when the last epoch of each training ended, and images until then
 
     def planned(self, todo: Todo) -> None:
         """Counts what is left; the first time, says it."""
@@ -55,13 +58,16 @@ class Log(Observer):
         self._say(f"{self._described(step)}  {epoch_line(epoch, epochs)}{self._speed(step, epoch)}")
 
     def _speed(self, step: Step, epoch: Epoch) -> str:
-        """Images a second, evaluation included; nothing for the first epoch, which also loads."""
-        now = time.monotonic()
-        since, before = self.epochs.get(step.key, (now, epoch.step))
-        self.epochs[step.key] = now, epoch.step
-        if since == now or not isinstance(step, Train):
+        """Images a second of all that are trained meanwhile, evaluation included; nothing for the first epoch, which
+        also loads.
+        """
+        if not isinstance(step, Train):
             return ""
-        return f" {(epoch.step - before) * step.training.batch / (now - since):,.0f} images/s"
+        now = time.monotonic()
+        self.images += epoch.step // (epoch.epoch + 1) * step.training.batch
+        since, before = self.epochs.get(step.key, (now, self.images))
+        self.epochs[step.key] = now, self.images
+        return "" if since == now else f" {(self.images - before) / (now - since):,.0f} images/s in all"
 
     def finished(self, step: Step, seconds: float) -> None:
         """A step and how long it took."""

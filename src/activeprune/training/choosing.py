@@ -132,7 +132,7 @@ class Engines:
             return Fused(training, self._shelf, self.device, count)
         engine: Captured = kind(training, self._shelf, self.device, self._say)
         if kind is Compiled:
-            self._say(f"{training.network.name}: compiled before its first step, which takes one to three minutes")
+            self._say(f"{training.network.name}: compiled before its first step, which takes up to three minutes")
         return engine
 
     def _say_slower(self, training: Training, why: str) -> None:

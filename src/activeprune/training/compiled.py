@@ -12,7 +12,7 @@ from .captured import Captured, CapturedLane, unable
 from .narrow import rewrite
 from .settings import Training
 
-WORTH_IT_FROM = 5_000  # steps; compiling takes one to three minutes, in which a shorter training is over
+WORTH_IT_FROM = 5_000  # steps; compiling takes half a minute to three, in which a shorter training is over
 SHAPES = 100  # networks, batches and ways to use them that one process may compile; torch's own limit is 8
 
 

@@ -94,7 +94,8 @@ def test_an_error_stays_with_the_network_that_it_belongs_to(tmp_path: Path, also
     assert 0 < len(failed[0]) < len(runs[0].plan.trainings)
     assert {line.split(",")[0] for line in failed[0]} <= {f"seed {seed} train dense" for seed in range(6)}
     assert contents(runs[0].store.root) == contents(runs[1].store.root)
-    assert "a pack of 4 networks failed (ValueError: not from here): they are trained one by one" in told[1]
+    packed = "a pack of 4 failed (ValueError: not from here): they are trained one by one"
+    assert f"{network['name']}: {packed}" in told[1]
 
 
 def packed_with(kind: type[Eager], run: Run, listening: Listening) -> Packed:
@@ -170,7 +171,7 @@ def test_memory_that_does_not_hold_one_network_and_its_graph_leaves_the_plain_lo
     packed_with(kind, run, listening).run(run.plan, listening)
     lines = [listening.lines.get() for _ in range(listening.lines.qsize())]
     assert [line for line in lines if isinstance(line, str)] == [
-        "3 networks do not fit into the GPU's memory: 1 at once at most",
+        "resnet8: 3 networks do not fit into the GPU's memory: 1 at once at most",
         "resnet8: the GPU's memory does not hold one network and its graph; it is trained the slower way",
     ]
     assert contents(run.store.root) == contents(reference.store.root)

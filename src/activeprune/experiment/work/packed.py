@@ -211,7 +211,8 @@ class _Shift:
                 return partial(self._half, steps)
             if kind is not Eager:
                 return partial(self._slower, steps, kind, "the GPU's memory does not hold one network and its graph")
-            raise InputError(f"{training.network.name}: the GPU's memory does not hold one network") from error
+            why = "the GPU's memory does not hold one network: try a smaller batch, or a GPU that nobody else uses"
+            raise InputError(f"{training.network.name}: {why}") from error
         except Exception as error:
             if len(steps) > 1 and not isinstance(error, InputError | Damaged | Missing):  # of one network, perhaps
                 return partial(self._one_by_one, steps, in_a_line(error))
@@ -226,14 +227,17 @@ class _Shift:
         self._pack_anew(steps)
 
     def _half(self, steps: Sequence[Train]) -> None:
-        half = len(steps) // 2
-        self.engines.limit(steps[0].training, half)
-        self.queue.observer.trouble(f"{len(steps)} networks do not fit into the GPU's memory: {half} at once at most")
+        half, training = len(steps) // 2, steps[0].training
+        self.engines.limit(training, half)
+        self.queue.observer.trouble(
+            f"{training.network.name}: {len(steps)} networks do not fit into the GPU's memory: {half} at once at most"
+        )
         self._pack_anew(steps)
 
     def _one_by_one(self, steps: Sequence[Train], why: str) -> None:
         """Those of a pack that an error ended, so that it stays with whom it belongs to."""
-        self.queue.observer.trouble(f"a pack of {len(steps)} networks failed ({why}): they are trained one by one")
+        name = steps[0].training.network.name
+        self.queue.observer.trouble(f"{name}: a pack of {len(steps)} failed ({why}): they are trained one by one")
         for step in steps:
             self._train(self._pack_of([step]))
 

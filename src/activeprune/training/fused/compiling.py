@@ -25,6 +25,7 @@ from ..unavailable import EngineUnavailable
 OLDEST = (8, 0)  # compute capability: cp.async, and matrix products of bf16
 _FOLDER = Path(__file__).with_name("kernels")
 _OPTIONS = ("--std=c++17",)
+_REFUSED: dict[bytes, str] = {}  # what does not compile, and why: to ask again takes as long and says the same
 _OVERLAPPING = (9, 0)  # compute capability: a kernel can start before the one in front of it has ended
 _MOST_DYNAMIC_SHARED_MEMORY = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _PROGRAMMATIC_STREAM_SERIALIZATION = 6  # CU_LAUNCH_ATTRIBUTE_...
@@ -156,12 +157,13 @@ def kernels(device: torch.device) -> Module:
         raise EngineUnavailable(reason)
     capability = torch.cuda.get_device_capability(device)
     architecture = "sm_{}{}".format(*capability)
+    code = cubin(fused_source(), architecture)
     with torch.cuda.device(device):
         torch.zeros((), device=device)  # there is a context from now on
         processors = torch.cuda.get_device_properties(device).multi_processor_count
         overlaps = capability >= _OVERLAPPING
         try:
-            return Module(cubin(fused_source(), architecture), processors, overlaps)
+            return Module(code, processors, overlaps)
         except EngineUnavailable:  # what the disk kept may be damaged
             return Module(cubin(fused_source(), architecture, afresh=True), processors, overlaps)
 
@@ -174,7 +176,13 @@ def cubin(source: Source, architecture: str, afresh: bool = False) -> bytes:
     with suppress(OSError):
         if not afresh:
             return file.read_bytes()
-    compiled = compile_source(source, architecture)
+    if key.digest() in _REFUSED:
+        raise EngineUnavailable(_REFUSED[key.digest()])
+    try:
+        compiled = compile_source(source, architecture)
+    except EngineUnavailable as error:
+        _REFUSED[key.digest()] = str(error)
+        raise
     with suppress(OSError):  # a disk that cannot be written to costs time, not the training
         file.parent.mkdir(parents=True, exist_ok=True)
         with NamedTemporaryFile(dir=file.parent, delete=False) as part:
@@ -184,7 +192,7 @@ def cubin(source: Source, architecture: str, afresh: bool = False) -> bytes:
 
 
 def compile_source(source: Source, architecture: str) -> bytes:
-    """NVRTC's machine code for a source; `EngineUnavailable` with its log where it refuses."""
+    """NVRTC's machine code for a source; `EngineUnavailable` where it refuses, with its log as a note."""
     library = _nvrtc()
     program = ctypes.c_void_p()
     count = len(source.headers)
@@ -197,7 +205,10 @@ def compile_source(source: Source, architecture: str) -> bytes:
         failed = library.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
         if failed:
             log = _text(library, "ProgramLog", program).rstrip(b"\0").decode(errors="replace").strip()
-            raise EngineUnavailable(f"the fused kernels do not compile for {architecture} (NVRTC {failed}):\n{log}")
+            first = next((line for line in log.splitlines() if "error" in line), "no log")
+            error = EngineUnavailable(f"the fused kernels do not compile for {architecture} (NVRTC {failed}: {first})")
+            error.add_note(log)
+            raise error
         return _text(library, "CUBIN", program)
     finally:
         library.nvrtcDestroyProgram(ctypes.byref(program))
