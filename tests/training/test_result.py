@@ -1,11 +1,15 @@
 """The epoch that is reported, and checkpoints from which a training goes on."""
 
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import activeprune as ap
+from activeprune.files import leftovers
 from activeprune.training import Checkpoint, Epoch, Result, Training
 from activeprune.training.result import best_epoch
 from tests.training.makers import FULL, by_itself, half, same_result, start_of, training
@@ -88,3 +92,22 @@ def test_a_checkpoint_of_another_training_is_refused() -> None:
             by_itself(other, seed, start, resume=kept, **keywords)
     with pytest.raises(ap.InputError, match="a checkpoint after epoch 2 of a training from 0 to 1"):
         by_itself(chosen, 0, start, resume=kept, last=1)
+
+
+def test_what_is_left_of_a_checkpoint_whose_writer_is_killed_is_known_as_such(tmp_path: Path) -> None:
+    """By the signal that comes with the first byte beyond a limit: in the middle of the file."""
+    pytest.importorskip("resource")
+    path = tmp_path / "one.safetensors"
+    program = f"""
+import resource, signal, torch
+from activeprune.training import Checkpoint
+checkpoint = Checkpoint(1, {{"weight": torch.zeros(1000)}}, {{}})
+signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+checkpoint.save({str(path)!r})
+"""
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == -signal.SIGXFSZ
+    (left,) = tmp_path.iterdir()
+    assert list(leftovers(path)) == [left]
+    assert left.stat().st_size == 1000

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from ..core.errors import InputError
@@ -113,8 +113,9 @@ class Checkpoint:
             header["probed"] = list(self.probed)
         header["sha256"] = _digest(tensors, header)
         try:
-            with whole_file(Path(path)) as unfinished:
-                save_file(tensors, unfinished, metadata={"checkpoint": json.dumps(header)})
+            content = save(tensors, metadata={"checkpoint": json.dumps(header)})
+            with whole_file(Path(path)) as unfinished:  # safetensors would write under a name of its own first
+                unfinished.write_bytes(content)
         except (OSError, SafetensorError) as error:
             raise InputError(f"{path} cannot be written: {error}") from error
 
