@@ -80,9 +80,11 @@ def test_large_networks_alone(network: str) -> None:
     masks = half(chosen)
     (result,) = train_together(chosen, [case(chosen, 0, masks=masks)], engine(chosen))
     assert result.failure is None
-    model = chosen.build(10, 3)
+    model, start = chosen.build(10, 3), start_of(chosen)
     model.load_state_dict(result.state)
     assert pruned_are_zero(model, masks)
+    weights = model.state_dict()
+    assert not any(torch.equal(weights[name], start[name] * mask) for name, mask in masks.items())
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

@@ -300,7 +300,7 @@ class Plain(Eager):
         super().__init__(training, device)
 
 
-def test_the_memory_of_others_is_not_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_memory_of_others_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """A GPU may have more than one process."""
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (50, 140))
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 30)

@@ -42,9 +42,7 @@ class Log(Observer):
         self.left = 0
         self.total: int | None = None
         self.images = 0  # that all trainings have shown their networks
-        self.epochs: dict[
-            str, tuple[float, int]
-        ] = {}  # when the last epoch of each training ended, and images until then
+        self.epochs: dict[str, tuple[float, int]] = {}  # when the last one of each training ended; images till then
 
     def planned(self, todo: Todo) -> None:
         """Counts what is left; the first time, says it."""
